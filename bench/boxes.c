@@ -1,7 +1,7 @@
 /*
- * Many boxes at once: `boxes COUNT PREFIX IMAGE`. As many processes as boxes wait at a gate; then
- * each makes its box and runs one command in it. Prints the microseconds from the gate to the last
- * answer. The boxes stay.
+ * Many boxes at once: `boxes COUNT PREFIX IMAGE [STORAGE]`. As many processes as boxes wait at a
+ * gate; then each makes its box and runs one command in it. Prints the microseconds from the gate
+ * to the last answer. The boxes stay.
  */
 #include "cove.h"
 
@@ -21,9 +21,10 @@ static uint64_t now_us(void)
 	return (uint64_t)ts.tv_sec * 1000000u + (uint64_t)ts.tv_nsec / 1000u;
 }
 
-static int make_and_ask(const char *name, const char *image)
+static int make_and_ask(const char *name, const char *image, const char *storage)
 {
-	struct cove_box_options options = {.size = sizeof(options), .name = name, .image = image};
+	struct cove_box_options options = {
+		.size = sizeof(options), .name = name, .image = image, .storage = storage};
 	struct cove_command command = {
 		.size = sizeof(command), .line = "echo ready", .shell = "default"};
 	struct cove_result result = {0};
@@ -44,14 +45,14 @@ static int make_and_ask(const char *name, const char *image)
 }
 
 /* A child that waits until the gate's write end is closed. */
-static void child(int gate, const char *prefix, int number, const char *image)
+static void child(int gate, const char *prefix, int number, char **what)
 {
 	char name[64], byte;
 
 	snprintf(name, sizeof(name), "%s-%d", prefix, number);
 	if (read(gate, &byte, 1) != 0)
 		_exit(1);
-	_exit(make_and_ask(name, image));
+	_exit(make_and_ask(name, what[0], what[1]));
 }
 
 int main(int argc, char **argv)
@@ -59,7 +60,7 @@ int main(int argc, char **argv)
 	int gate[2], count, failed = 0, status;
 	uint64_t start;
 
-	if (argc != 4 || (count = atoi(argv[1])) <= 0 || pipe(gate) < 0)
+	if (argc < 4 || argc > 5 || (count = atoi(argv[1])) <= 0 || pipe(gate) < 0)
 		return 2;
 	for (int i = 0; i < count; i++) {
 		pid_t pid = fork();
@@ -68,7 +69,7 @@ int main(int argc, char **argv)
 			return 1;
 		if (pid == 0) {
 			close(gate[1]);
-			child(gate[0], argv[2], i, argv[3]);
+			child(gate[0], argv[2], i, argv + 3);
 		}
 	}
 	start = now_us();

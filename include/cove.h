@@ -30,7 +30,7 @@ extern "C" {
 #endif
 
 #define COVE_VERSION "0.1.0"
-#define COVE_ABI     1
+#define COVE_ABI     2
 #define COVE_API     __attribute__((visibility("default")))
 
 /* Of the library that is loaded, not of this header. */
@@ -109,7 +109,7 @@ struct cove_box_options {
 	uint64_t idle_ms;	       /* without a running command or a request; looking is none */
 	uint64_t net_bytes, net_conns; /* through its door: both ways together; at once */
 	const char *expire;	       /* when ttl or idle is over: "stop" (default) or "remove" */
-	const char *storage;	       /* "plain", "loop" or "tmpfs"; NULL: what fits the limits */
+	const char *storage;	       /* "plain", "loop", "tmpfs", "pool"; NULL: what fits */
 	bool best_effort; /* keep the limits that can be kept; cove_inspect lists the others */
 	bool strict;	  /* no_new_privs, and no root inside */
 	/* What makes the host run something (.git/hooks, .vscode, .envrc ...) is writable in host
@@ -130,6 +130,17 @@ struct cove_box_options {
 	const char *wall;
 
 	bool ptrace; /* its processes may trace each other: gdb, strace, leak checkers */
+
+	/* With a host directory as workspace: the box works on a copy-on-write view of it. What it
+	 * writes there is on its own disk; the directory is never written to. See cove_diff and
+	 * cove_merge. */
+	bool copy;
+
+	/* What its own programs may ask, with cove-ctl inside: "info" (what the box is), "budget"
+	 * (what it may still use) and "snapshot" (its state is kept; "snapshot=N": N of them,
+	 * 10 unless said otherwise), with commas between. NULL: nothing, and nothing of it is
+	 * there. */
+	const char *ctl;
 };
 #define COVE_UNLIMITED UINT64_MAX
 #define COVE_UNKNOWN   UINT64_MAX /* in a result: it is not counted here */
@@ -173,7 +184,7 @@ COVE_API int cove_remove(struct cove *cove, const char *name, bool force, struct
 /* state: "created", "running", "paused", "stopped"; "damaged" where one of its files is, "unknown"
  * where they cannot be read. */
 struct cove_box_info {
-	char name[64], image[64], workspace[64], state[16], cause[64], by[64], persistence[16];
+	char name[64], image[256], workspace[64], state[16], cause[64], by[64], persistence[16];
 	char session[128];
 	uint64_t created_ms, started_ms, ended_ms;
 	int64_t keeper_pid;
@@ -668,14 +679,178 @@ COVE_API int cove_chmod(struct cove_box *box, const char *path, unsigned mode,
 /* ---- images and workspaces ---- */
 
 struct cove_image_info {
-	char name[64], id[65], user[64];
-	uint64_t created_ms, bytes;
+	char name[256], id[72], user[64];
+	uint64_t created_ms, bytes, layers;
 };
 COVE_API int cove_images(struct cove *cove, struct cove_image_info **ret, struct cove_error *err);
-/* From a tar stream, uncompressed. user may be NULL: uid 1000 of the image, else root. */
+/* From a tar stream, uncompressed, that the caller trusts: it is unpacked with the box's ids by a
+ * child that is not confined further. Those of others: cove_image_import_any. user may be NULL: uid
+ * 1000 of the image, else root. */
 COVE_API int cove_image_import(struct cove *cove, const char *name, const char *user, int tar_fd,
 			       struct cove_error *err);
+
+/* How far an import or an export is. */
+struct cove_image_progress {
+	const char *what;     /* "read", "unpack", "write" */
+	uint64_t done, total; /* bytes; total 0: not known */
+};
+struct cove_image_source {
+	size_t size;
+	int fd;		      /* a file, a pipe or a directory; it is read from where it stands */
+	const char *name;     /* of the image; NULL: as the archive calls it, or else: */
+	const char *base;     /* what it is called where nothing else says; NULL: an error then */
+	const char *user;     /* who commands run as; NULL: as the image says */
+	const char *source;   /* where it came from, to be shown; NULL */
+	const char *platform; /* of several; NULL: this machine's */
+	uint64_t max_size;    /* that its files may hold; 0: a default */
+	int cancel_fd;	      /* above 0: when it can be read, all ends and nothing is left */
+	/* False ends it. */
+	bool (*on_progress)(void *arg, const struct cove_image_progress *p);
+	void *arg;
+};
+struct cove_imported {
+	char name[256], id[72];
+	char digest[72], config[72]; /* of its manifest and its config; empty: it came without */
+	uint64_t bytes, layers;
+};
+/* Makes images of what is recognised by its content: a root filesystem (a directory, or a tar that
+ * may be compressed by gzip, xz, zstd or bzip2), an OCI layout (a directory or a tar) or what
+ * `docker save` writes. Returns how many; free *ret with free(). */
+COVE_API int cove_image_import_any(struct cove *cove, const struct cove_image_source *from,
+				   struct cove_imported **ret, struct cove_error *err);
+struct cove_image_target {
+	size_t size;
+	int fd;		    /* where it is written: a file or a pipe, or an empty directory */
+	const char *format; /* "oci", "oci-dir", "docker" or "tar" (a root filesystem); NULL: oci */
+	int cancel_fd;	    /* as above; what was written then is for the caller to remove */
+	bool (*on_progress)(void *arg, const struct cove_image_progress *p);
+	void *arg;
+};
+struct cove_exported {
+	size_t size;
+	char digest[72], config[72]; /* of its manifest and config; empty: a root filesystem */
+	uint64_t bytes;
+	bool is_original; /* byte for byte as the image came */
+};
+/* Writes an image as an archive. What it came as is given back with the same digests; else its
+ * layers are packed, always alike. ret->size is set before. */
+COVE_API int cove_image_export(struct cove *cove, const char *name,
+			       const struct cove_image_target *to, struct cove_exported *ret,
+			       struct cove_error *err);
 COVE_API int cove_image_remove(struct cove *cove, const char *name, struct cove_error *err);
+/* Everything known about an image as one JSON object; free with free(). */
+COVE_API int cove_image_inspect(struct cove *cove, const char *name, char **ret_json,
+				struct cove_error *err);
+/* A second name for the same image, whatever it meant before; layers that no name means any more
+ * stay until cove_image_gc. */
+COVE_API int cove_image_tag(struct cove *cove, const char *name, const char *tag,
+			    struct cove_error *err);
+/* How it was made, newest first. Returns the count; free with free(). */
+struct cove_image_step {
+	char by[2048];
+	char layer[72]; /* empty: it made none */
+	uint64_t created_ms, bytes;
+};
+COVE_API int cove_image_history(struct cove *cove, const char *name, struct cove_image_step **ret,
+				struct cove_error *err);
+/* What an image runs: its entrypoint, and after it args or, where those are none, what it says
+ * itself. entrypoint not NULL: that program instead, and none of the image's own arguments; "":
+ * none. Empty where the image says nothing. NULL-terminated, one block: free with free(). */
+COVE_API int cove_image_argv(struct cove *cove, const char *image, const char *entrypoint,
+			     const char *const *args, const char ***ret, struct cove_error *err);
+
+/* ---- images of a registry ---- */
+
+/* How far a pull is. Of layer, where it is not NULL, have of size bytes are there. */
+struct cove_pull_progress {
+	size_t size_of_this;
+	bool is_unpacking; /* everything was fetched, and becomes layers */
+	const char *layer; /* sha256:... */
+	uint64_t have, size;
+	bool is_done, was_there; /* the layer: fetched, or not even needed */
+	uint64_t layers, layers_done;
+	uint64_t all_have, all_size; /* bytes of all of them */
+	uint64_t fetched;	     /* bytes that came over the network */
+};
+
+struct cove_pull {
+	size_t size;
+	const char *name;	/* of the image; NULL: ref without ":latest" */
+	const char *platform;	/* "os/arch[/variant]"; NULL: this machine's */
+	const char *ca;		/* a file of certificates to trust beside the host's; NULL */
+	bool insecure;		/* also without TLS, and whatever its certificate */
+	uint64_t stall_ms;	/* without data: the connection is given up; 0: a minute */
+	const char *const *env; /* for logins and proxies; NULL: this process's environment */
+	int cancel_fd;		/* above 0: when it can be read, the pull ends */
+	/* False ends it. What was fetched is kept for the next time. */
+	bool (*on_progress)(void *arg, const struct cove_pull_progress *p);
+	void *arg;
+};
+
+struct cove_pulled {
+	size_t size;
+	char image[256];	 /* its name */
+	char digest[72];	 /* of its manifest, "sha256:..." */
+	uint64_t bytes, fetched; /* of its blobs; of them over the network */
+	uint64_t layers, layers_there;
+};
+
+/* Fetches an image from a registry: [HOST[:PORT]/]PATH[:TAG][@sha256:...]. A login is taken from
+ * where Docker's and Podman's clients keep it. ret->size is set before. */
+COVE_API int cove_image_pull(struct cove *cove, const char *ref, const struct cove_pull *how,
+			     struct cove_pulled *ret, struct cove_error *err);
+
+/* ---- building images ---- */
+
+enum cove_build_event_type {
+	COVE_BUILD_STEP,   /* begins: text is the instruction */
+	COVE_BUILD_CACHED, /* instead of STEP and DONE: its layer was there */
+	COVE_BUILD_OUT,	   /* data and len: what a RUN printed */
+	COVE_BUILD_ERR,
+	COVE_BUILD_DONE, /* after STEP: duration_ms */
+	COVE_BUILD_NOTE, /* text: a sentence worth reading */
+};
+struct cove_build_event {
+	enum cove_build_event_type type;
+	unsigned step, steps; /* from 1 */
+	unsigned line;	      /* of the Dockerfile */
+	const char *stage;    /* the name of its stage, NULL: it has none */
+	const char *text;
+	const void *data;
+	size_t len;
+	uint64_t duration_ms;
+	bool has_layer; /* DONE, CACHED */
+};
+struct cove_build_options {
+	size_t size;
+	const char *context;	 /* a directory; NULL: none */
+	const char *file;	 /* the Dockerfile; NULL: Dockerfile in the context */
+	const char *text;	 /* its text instead */
+	const char *name;	 /* of the image; NULL: the first digits of its id */
+	const char *const *args; /* "NAME=VALUE", NULL-terminated */
+	const char *target;	 /* a stage; NULL: the last */
+	bool no_cache;		 /* every step is made anew */
+	/* "id=NAME,src=FILE" or "id=NAME,env=VARIABLE", NULL-terminated: for RUN
+	 * --mount=type=secret. In memory of the box while that command runs, in no layer. */
+	const char *const *secrets;
+	const char *platform; /* only this machine's: "linux/amd64" */
+	/* Of each RUN, as of a box. timeout_ms 0: none. */
+	const char *net;
+	uint64_t mem_bytes, cpu_milli, pids, disk_bytes, timeout_ms;
+	bool best_effort;
+	const char *wall;
+	int cancel_fd; /* above 0: when it can be read the build ends (COVE_INTERRUPTED) */
+	void (*on_event)(void *arg, const struct cove_build_event *event);
+	void *arg;
+};
+struct cove_build_result {
+	char name[256], id[65];
+	unsigned steps, cached; /* of steps those whose layer was there */
+	uint64_t bytes;
+};
+/* From a Dockerfile: docs of `cove image build`. An error of the file names its line. */
+COVE_API int cove_image_build(struct cove *cove, const struct cove_build_options *options,
+			      struct cove_build_result *ret, struct cove_error *err);
 
 struct cove_workspace_info {
 	char name[64];
@@ -690,6 +865,268 @@ COVE_API int cove_workspace_remove(struct cove *cove, const char *name, struct c
  * is then 0. */
 COVE_API int cove_workspace_chown(struct cove *cove, const char *dir, uint64_t *ret_changed,
 				  struct cove_error *err);
+
+/* ---- what changed ---- */
+
+enum cove_change_kind { COVE_ADDED, COVE_CHANGED, COVE_REMOVED };
+/* What about it changed. Times do not count. */
+enum cove_change_what {
+	COVE_CHANGE_TYPE = 1 << 0,
+	COVE_CHANGE_MODE = 1 << 1,
+	COVE_CHANGE_OWNER = 1 << 2,
+	COVE_CHANGE_CONTENT = 1 << 3, /* of a file, a link's target, a device's number */
+	COVE_CHANGE_ATTRS = 1 << 4    /* extended attributes */
+};
+enum cove_text_kind { COVE_TEXT_NONE, COVE_TEXT_LINES, COVE_TEXT_BINARY, COVE_TEXT_LARGE };
+
+struct cove_change_side {
+	unsigned mode; /* with its type, as st_mode; 0: there is none */
+	unsigned uid, gid;
+	uint64_t size;
+};
+
+struct cove_change {
+	enum cove_change_kind kind;
+	unsigned what;
+	const char *path; /* in the box; any bytes */
+	struct cove_change_side before, after;
+	/* A directory with names whose paths are too long for any program: these are not looked
+	 * at. */
+	bool deep;
+	enum cove_text_kind text_kind; /* COVE_TEXT_NONE unless it was asked for */
+	const char *text;	       /* hunks as patch(1) takes them; any bytes */
+	size_t text_len;
+};
+
+struct cove_diff_options {
+	size_t size; /* sizeof(struct cove_diff_options) */
+	/* Boxes, snapshots or images: "NAME", which means one of them in this order, "box:NAME",
+	 * "snapshot:NAME", "image:NAME". to NULL: from is a box, and compared with what it started
+	 * from. */
+	const char *from, *to;
+	const char *const *paths; /* absolute, NULL-terminated: only these and what is below */
+	bool text;		  /* what changed in files, line by line */
+	bool workspace;		  /* only the workspace */
+	/* In order; what it points to is valid during the call. Not 0: no more. */
+	int (*on_change)(void *arg, const struct cove_change *change);
+	void *arg;
+	bool *ret_live; /* a running box could not be frozen, and went on; may be NULL */
+};
+/* What is different in the second, or in the box, its copy of a host directory (at /workspace)
+ * included. A running box is frozen while it is read, where this host can. */
+COVE_API int cove_diff(struct cove *cove, const struct cove_diff_options *options,
+		       struct cove_error *err);
+/* ---- housekeeping ---- */
+
+/* What takes how much of the disk. reclaimable_bytes is what cove_system_prune would free of it;
+ * shared_bytes (of layers) is what more than one image, box or snapshot stands on. */
+struct cove_usage_info {
+	char what[32]; /* "images", "layers", "blobs", "boxes", ... */
+	uint64_t count, bytes, shared_bytes, reclaimable_bytes;
+};
+COVE_API int cove_system_df(struct cove *cove, struct cove_usage_info **ret,
+			    struct cove_error *err);
+
+/* Called for each thing that is (or with dry_run would be) removed: kind is "layer", "blob", "box",
+ * "image", "template" or "cache". */
+typedef void cove_on_removed(void *arg, const char *kind, const char *name, uint64_t bytes);
+struct cove_prune_options {
+	size_t size; /* sizeof(struct cove_prune_options) */
+	bool dry_run;
+	bool all;   /* also images that no box uses, what is premade, and the build cache */
+	bool boxes; /* also boxes that do not run */
+	cove_on_removed *on_removed;
+	void *arg;
+};
+struct cove_pruned {
+	uint64_t layers, blobs, boxes, images, bytes;
+	bool blobs_held; /* an image was being fetched, so blobs were left alone */
+};
+/* Layers and blobs that nothing refers to. Of options only dry_run and on_removed count. */
+COVE_API int cove_image_gc(struct cove *cove, const struct cove_prune_options *options,
+			   struct cove_pruned *ret, struct cove_error *err);
+/* The same, what crashes and interrupted transfers left, and what the options say. Nothing that is
+ * referred to is ever removed. */
+COVE_API int cove_system_prune(struct cove *cove, const struct cove_prune_options *options,
+			       struct cove_pruned *ret, struct cove_error *err);
+
+/* Called for each thing that is not as it was written. */
+typedef void cove_on_damage(void *arg, const char *kind, const char *name, const char *problem);
+struct cove_verified {
+	uint64_t checked, damaged;
+	/* Layers of snapshots that hold what no tar can: names that begin with `.wh.`, very many
+	 * or very deep ones. Deep cannot compare them with what they were; that is no damage. */
+	uint64_t not_compared;
+};
+/* Reads what is kept and says what is damaged: records, references, blobs by their hash; deep:
+ * every file of every layer. Damage is no error of this call. */
+COVE_API int cove_system_verify(struct cove *cove, bool deep, cove_on_damage *on_damage, void *arg,
+				struct cove_verified *ret, struct cove_error *err);
+/* ---- snapshots and forks ---- */
+
+/* The files of a box as they are at one moment, its named workspace included. A box that runs is
+ * copied while it runs and frozen for the rest of it. Never in it: host directories, memory,
+ * secrets, keys. */
+struct cove_snapshot_options {
+	size_t size;
+	const char *name; /* NULL: the box's name and the time */
+	bool no_freeze;	  /* one that cannot be frozen here is copied as it runs */
+	/* A rule that is kept with the box and applied after each snapshot of it: no more than so
+	 * many, and none that is older; 0: as it is. */
+	uint64_t keep, max_age_ms;
+};
+struct cove_snapshot_info {
+	char name[64], id[72], box[64], workspace[64], storage[16];
+	uint64_t created_ms, layers;
+	uint64_t bytes, files;	      /* what was copied; 0: nothing, in the pool */
+	uint64_t left_out;	      /* sockets and devices */
+	uint64_t frozen_us, total_us; /* what it took */
+	bool unfrozen;		      /* the box ran on */
+	bool inside;		      /* the box itself asked for it (cove-ctl) */
+	char tags[256];		      /* with commas; cut where they do not fit */
+};
+COVE_API int cove_snapshot_create(struct cove *cove, const char *box,
+				  const struct cove_snapshot_options *options,
+				  struct cove_snapshot_info *ret, struct cove_error *err);
+/* Oldest first; box NULL: of all. Returns the count; free with free(). */
+COVE_API int cove_snapshots(struct cove *cove, const char *box, struct cove_snapshot_info **ret,
+			    struct cove_error *err);
+/* By name or tag. As one JSON object; free with free(). */
+COVE_API int cove_snapshot_inspect(struct cove *cove, const char *name, char **ret_json,
+				   struct cove_error *err);
+COVE_API int cove_snapshot_remove(struct cove *cove, const char *name, struct cove_error *err);
+COVE_API int cove_snapshot_tag(struct cove *cove, const char *name, const char *tag,
+			       struct cove_error *err);
+/* Applies the rules of one box, or of all (NULL). *ret_removed (may be NULL): how many went. */
+COVE_API int cove_snapshot_prune(struct cove *cove, const char *box, uint64_t *ret_removed,
+				 struct cove_error *err);
+
+/* A box's files become those of a snapshot of it, or of one that it came from. Its processes end,
+ * with the cause "rollback"; it is started again if it ran. Refused while another box has its
+ * workspace. What it sent meanwhile is not undone: the result says what. */
+struct cove_rollback_options {
+	size_t size;
+	bool keep_workspace; /* that stays as it is */
+	bool foreign;	     /* also a snapshot of any other box */
+};
+struct cove_rollback {
+	size_t size;
+	uint64_t sent;	   /* requests and connections that left since the snapshot */
+	char hosts[1024];  /* where they went, with commas; cut where they do not fit */
+	bool started;	   /* it ran, and runs again */
+	bool sent_unknown; /* the audit log could not be read: sent and hosts are not all */
+};
+COVE_API int cove_rollback(struct cove *cove, const char *box, const char *snapshot,
+			   const struct cove_rollback_options *options, struct cove_rollback *ret,
+			   struct cove_error *err);
+
+/* New boxes that begin where a box is, or a snapshot; "box:" or "snapshot:" before the name says
+ * which. Each has its own writes, limits, workspace (named like it), host name and keys; never the
+ * session, secrets or grants. All are started. */
+struct cove_fork_options {
+	size_t size;
+	const char *name;   /* of one; NULL: a fresh one */
+	const char *prefix; /* of several: PREFIX-1, ... */
+	uint64_t count;	    /* 0: one */
+	bool no_freeze;
+};
+/* The count; *ret are their names, free with free(). */
+COVE_API int cove_fork(struct cove *cove, const char *source,
+		       const struct cove_fork_options *options, char (**ret)[64],
+		       struct cove_error *err);
+
+/* What a box has become, as an image: one more layer above those it stands on; how programs are run
+ * is taken from its image. */
+COVE_API int cove_image_save(struct cove *cove, const char *box, const char *image,
+			     struct cove_error *err);
+
+/* Called for each image, box, workspace, snapshot and layer; of one that is left out name says
+ * why. */
+typedef void cove_on_item(void *arg, const char *kind, const char *name);
+struct cove_backup_options {
+	size_t size;	   /* sizeof(struct cove_backup_options) */
+	bool with_secrets; /* values, as they are stored; otherwise none is in the file */
+	bool force;	   /* replace the file; of a restore: what is here already */
+	cove_on_item *on_item;
+	void *arg;
+};
+struct cove_backed_up {
+	uint64_t boxes, images, snapshots, workspaces, layers, blobs, bytes;
+	uint64_t boxes_left_out, workspaces_left_out; /* they run and could not be frozen */
+	uint64_t left_out;			      /* sockets and devices of boxes */
+};
+/* Images, layers, blobs, snapshots, boxes, workspaces and policies in one file, which is whole or
+ * absent. A running box is frozen while it is copied. Not in it: secrets, logs, the audit log. */
+COVE_API int cove_system_backup(struct cove *cove, const char *path,
+				const struct cove_backup_options *options,
+				struct cove_backed_up *ret, struct cove_error *err);
+/* Nothing is made of a file that is cut or damaged, or that holds something which is here already
+ * and force is not set. A box that runs is ended by force. Only for files of your own: a box's
+ * record says what of the host it is shown. */
+COVE_API int cove_system_restore(struct cove *cove, const char *path,
+				 const struct cove_backup_options *options,
+				 struct cove_backed_up *ret, struct cove_error *err);
+
+/* One workspace or snapshot as a file of its own, with the layers that it stands on. It may be
+ * somebody else's: name is what it is called here, NULL what it was there. Of the box that an
+ * imported snapshot was, host directories, mounts and the policy are not brought along: it has the
+ * balanced policy, or none. */
+COVE_API int cove_workspace_export(struct cove *cove, const char *name, const char *path,
+				   const struct cove_backup_options *options,
+				   struct cove_error *err);
+COVE_API int cove_workspace_import(struct cove *cove, const char *path, const char *name,
+				   const struct cove_backup_options *options,
+				   struct cove_error *err);
+COVE_API int cove_snapshot_export(struct cove *cove, const char *name, const char *path,
+				  const struct cove_backup_options *options,
+				  struct cove_error *err);
+COVE_API int cove_snapshot_import(struct cove *cove, const char *path, const char *name,
+				  const struct cove_backup_options *options,
+				  struct cove_error *err);
+
+/* ---- bringing changes back ---- */
+
+enum cove_merge_state {
+	COVE_MERGE_TAKEN,
+	COVE_MERGE_CONFLICT, /* changed on both sides */
+	COVE_MERGE_LEFT_OUT
+};
+
+struct cove_merge_item {
+	enum cove_merge_state state;
+	enum cove_change_kind kind;
+	const char *path; /* in the box; any bytes */
+	const char *why;  /* of a conflict, or of what is left out */
+};
+
+struct cove_merge_options {
+	size_t size;	  /* sizeof(struct cove_merge_options) */
+	const char *from; /* a box */
+	/* The box that it was forked from; NULL: the host directory that it works on a copy of. */
+	const char *to;
+	const char *const *paths; /* absolute, in the box, NULL-terminated: only these and below */
+	/* What becomes of a conflict: "theirs" takes what `from` has, "ours" leaves what is there.
+	 * NULL: nothing at all is done. */
+	const char *prefer;
+	bool dry_run;	/* only say what would be done */
+	bool trust_dir; /* also what makes the host run something, and links that lead out */
+	/* Each in order, before anything is done. Not 0: nothing is. May be NULL. */
+	int (*on_item)(void *arg, const struct cove_merge_item *item);
+	void *arg;
+};
+
+struct cove_merge_result {
+	uint64_t taken, conflicts, left_out;
+	bool done;	/* false: a dry run, or there are conflicts */
+	bool finished;	/* what an earlier call had begun was brought to its end first */
+	bool restarted; /* the box ran, was stopped and started again */
+};
+
+/* Brings what a box changed back to where it came from, whole or not at all: a call that is killed
+ * once it has begun to write is finished by the next one, or by the box's next start. A box that
+ * something is merged into is stopped for it, with the cause "merge", and started again. */
+COVE_API int cove_merge(struct cove *cove, const struct cove_merge_options *options,
+			struct cove_merge_result *ret, struct cove_error *err);
 
 /* ---- walls ---- */
 

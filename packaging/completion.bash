@@ -91,7 +91,22 @@ _cove()
 		return
 	fi
 	case $verb in
-	inspect | stats | pause | resume | stop | start | rm) _cove_words "$(cove ls -q 2>/dev/null)" ;;
+	inspect | diff | merge | stats | pause | resume | stop | start | rm) _cove_words "$(cove ls -q 2>/dev/null)" ;;
+	snapshot)
+		case $(_cove_arg 0),$(_cove_arg 1) in
+		,*) _cove_words 'create ls inspect rm tag prune' ;;
+		create, | ls, | prune,) _cove_words "$(cove ls -q 2>/dev/null)" ;;
+		inspect, | rm,* | tag,) _cove_words "$(cove snapshot ls -q 2>/dev/null)" ;;
+		esac
+		;;
+	rollback)
+		if [[ -z $(_cove_arg 0) ]]; then
+			_cove_words "$(cove ls -q 2>/dev/null)"
+		else
+			_cove_words "$(cove snapshot ls -q 2>/dev/null)"
+		fi
+		;;
+	fork) _cove_words "$(cove ls -q 2>/dev/null) $(cove snapshot ls -q 2>/dev/null)" ;;
 	exec | sh | shell | ps | logs | allow | deny | asks | port | ports)
 		[[ -z $(_cove_arg 0) ]] && _cove_words "$(cove ls -q 2>/dev/null)"
 		;;
@@ -197,8 +212,8 @@ _cove()
 		;;
 	image)
 		case $(_cove_arg 0) in
-		'') _cove_words 'ls make import rm' ;;
-		rm) _cove_words "$(cove image ls -q 2>/dev/null | grep -vx host)" ;;
+		'') _cove_words 'ls build make import save export pull inspect history tag rm gc' ;;
+		rm | inspect | history | tag | export) _cove_words "$(cove image ls -q 2>/dev/null | grep -vx host)" ;;
 		import) [[ -n $(_cove_arg 1) ]] && mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
 		esac
 		;;

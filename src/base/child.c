@@ -102,7 +102,7 @@ static int status_of(int wait_status)
 
 /* In the process between: nothing here allocates, another thread may have held the heap's lock. */
 static void stand_between(const char *program, char *const argv[], char *const env[],
-			  const int fds[3])
+			  const int *fds, size_t count)
 {
 	posix_spawnattr_t attr;
 	sigset_t all, none;
@@ -112,13 +112,13 @@ static void stand_between(const char *program, char *const argv[], char *const e
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	signal(SIGCHLD, SIG_DFL); /* ignored, no child could be waited for */
 	/* First out of the way of each other. */
-	int moved[3];
-	for (int i = 0; i < 3; i++)
-		moved[i] = fds[i] < 0 ? -1 : dup(fds[i]);
-	for (int i = 0; i < 3; i++)
-		if (moved[i] >= 0 && dup2(moved[i], i) < 0)
+	int moved[CHILD_FDS_MAX];
+	for (size_t i = 0; i < count; i++)
+		moved[i] = fds[i] < 0 ? -1 : fcntl(fds[i], F_DUPFD, (int)count);
+	for (size_t i = 0; i < count; i++)
+		if (fds[i] >= 0 && (moved[i] < 0 || dup2(moved[i], (int)i) < 0))
 			_exit(127);
-	syscall(SYS_close_range, 3u, ~0u, 0u);
+	syscall(SYS_close_range, (unsigned)count, ~0u, 0u);
 	sigfillset(&all);
 	sigemptyset(&none);
 	posix_spawnattr_init(&attr);
@@ -137,11 +137,19 @@ static void stand_between(const char *program, char *const argv[], char *const e
 
 int child_start(const char *program, char *const argv[], const int fds[3], pid_t *ret_pid)
 {
+	return child_start_fds(program, argv, fds, 3, ret_pid);
+}
+
+int child_start_fds(const char *program, char *const argv[], const int *fds, size_t count,
+		    pid_t *ret_pid)
+{
 	const char *env[CHILD_ENV_MAX + 1];
 	sigset_t all, old;
 	long pid;
 	int code;
 
+	if (count < 3 || count > CHILD_FDS_MAX)
+		return -EINVAL;
 	child_env(env, true);
 	/* No handler of the caller's may run in the process between. */
 	sigfillset(&all);
@@ -149,7 +157,7 @@ int child_start(const char *program, char *const argv[], const int fds[3], pid_t
 	pid = syscall(SYS_clone, 0, NULL, NULL, NULL, 0);
 	code = errno;
 	if (pid == 0)
-		stand_between(program, argv, (char *const *)(void *)env, fds);
+		stand_between(program, argv, (char *const *)(void *)env, fds, count);
 	sigprocmask(SIG_SETMASK, &old, NULL);
 	if (pid < 0)
 		return -code;
@@ -181,6 +189,12 @@ static void kill_program(pid_t between)
 	kill(pid, SIGKILL);
 }
 
+void child_end(pid_t pid)
+{
+	kill_program(pid);
+	child_wait(pid);
+}
+
 int child_wait_for(pid_t pid, int ms)
 {
 	autoclose int fd = (int)syscall(SYS_pidfd_open, pid, 0);
@@ -192,8 +206,7 @@ int child_wait_for(pid_t pid, int ms)
 	} while (r < 0 && errno == EINTR);
 	if (r != 0)
 		return child_wait(pid);
-	kill_program(pid);
-	child_wait(pid);
+	child_end(pid);
 	return -ETIMEDOUT;
 }
 

@@ -33,11 +33,18 @@ int child_close_but(unsigned first, const int *keep, size_t count);
 /* Starts a program, looked for in PATH unless it has a slash, with these descriptors as 0 to 2 (-1:
  * the caller's own) and no others. Whether it could be executed is said by its end: status 127. */
 int child_start(const char *program, char *const argv[], const int fds[3], pid_t *ret_pid);
+/* The same with so many descriptors, 0 to count - 1; at most CHILD_FDS_MAX. From 3 on none is
+ * -1. */
+enum { CHILD_FDS_MAX = 24 };
+int child_start_fds(const char *program, char *const argv[], const int *fds, size_t count,
+		    pid_t *ret_pid);
 
 /* Waits for its end: the exit status, or 128 and the signal. */
 int child_wait(pid_t pid);
 /* The same for at most so long: then the program is killed, and -ETIMEDOUT. */
 int child_wait_for(pid_t pid, int ms);
+/* Kills the program and waits for its end. */
+void child_end(pid_t pid);
 
 struct child_forked {
 	pid_t pid;     /* where fn runs; not the caller's to wait for */

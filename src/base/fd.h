@@ -43,7 +43,7 @@ void fd_fill_low(void);
 void fd_close(int *fd);
 
 /* The same for many, neighbours with one call. At most FD_CLOSE_MAX of them. */
-enum { FD_CLOSE_MAX = 256 };
+enum { FD_CLOSE_MAX = 512 };
 void fd_close_all(int *const *fds, size_t count);
 
 /* In a child that is about to execute a program, which closes everything: from here on neither
@@ -101,6 +101,10 @@ int fd_read_sealed(int fd, size_t max, char **ret, size_t *ret_len);
 #define FD_NO_SYMLINKS	 0x04u /* RESOLVE_NO_SYMLINKS */
 #define FD_NO_XDEV	 0x01u /* RESOLVE_NO_XDEV */
 int fd_openat2(int dir_fd, const char *path, int flags, mode_t mode, uint64_t resolve);
+
+/* When the file came to be, in ns since 1970; 0 where its file system does not say. O_PATH will
+ * do. */
+uint64_t fd_birth_ns(int fd);
 
 /* One name as getdents64(2) gives it: libc does not declare it everywhere. */
 struct fd_dirent {

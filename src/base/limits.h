@@ -1,8 +1,13 @@
 /* Every maximum that an outsider can push against, in one place (law 8). */
 #pragma once
 
+#include "base/limits_ctl.h"   /* what a box asks for itself */
+#include "base/limits_image.h" /* images: archives, blobs, registries */
+#include "base/limits_store.h"
+
 /* Names and paths. */
-#define BOX_NAME_MAX	   63u	 /* box, workspace and image names, bytes without the NUL */
+#define BOX_NAME_MAX	   63u /* box and workspace names, bytes without the NUL */
+#define IMAGE_NAME_MAX	   255u
 #define SESSION_PREFIX_MAX 46u	 /* leaves room for '-' and 16 hex digits */
 #define SESSION_ID_MAX	   1024u /* a caller's own id, any bytes but NUL */
 #define SHELL_NAME_MAX	   64u
@@ -23,6 +28,7 @@
 #define SPEC_MOUNT_MAX 32u
 #define SPEC_LABEL_MAX 64u
 #define SPEC_ARG_MAX   4096u
+#define SPEC_LAYER_MAX 160u /* an image's, and those of snapshots above them */
 #define SPEC_BYTES_MAX (1u << 20)
 
 /* Filters (src/filter): what those of one box, its keeper and its door take of the kernel's memory
@@ -33,22 +39,6 @@
 #define CGROUP_MOUNTS_MAX (16u << 20) /* bytes of mountinfo: a mount is about 150 */
 #define CGROUP_STEPS_MAX  (1u << 16)  /* of one removal of nested groups; the next goes on */
 #define CGROUP_PROCS_MAX  (1u << 20)  /* bytes of one list of processes that is to be killed */
-
-/* Trees on disk (src/storage/tree.c). */
-#define TREE_PASSES_MAX (1u << 20) /* over a tree's root while removing; calling again goes on */
-#define TREE_NAMES_MAX	(1u << 28) /* one walk visits; a box may add while it goes on */
-#define TREE_DEPTH_MAX	65536u	   /* levels that can be walked */
-
-/* Disks in files (src/storage/loop.c, image.c). */
-#define DISK_BYTES_MIN	   (1ull << 20) /* what a limit may be */
-#define DISK_BYTES_MAX	   (8ull << 40)
-#define DISK_INODES_MIN	   64ull
-#define DISK_INODES_MAX	   (64ull << 20)
-#define DISK_TEMPLATES_MAX 16u	 /* empty filesystems kept for copying, one per size */
-#define DISK_SIZING_MAX	   6u	 /* rounds until an empty filesystem has the space asked for */
-#define DISK_LOCK_MS	   30000 /* for another process that is mounting the same disk */
-#define LOOP_TRIES_MAX	   256u	 /* free loop devices that others took first */
-#define LOOP_NUMBER_MAX	   ((1u << 20) - 1)
 
 /* v1 counts the buffers of a socket only where the group that its maker is in had this file written
  * to, and apart from all other memory. v2 counts them as memory. */
@@ -98,28 +88,6 @@
 #define PROC_FILES_CPUINFO_MAX (16u << 20) /* of the host's /proc/cpuinfo, and of the box's files */
 #define EXEC_COMMAND_MAX       95u	   /* bytes of a command's first line that are remembered */
 #define EXEC_TOKEN_MAX	       64u	   /* bytes of the token a caller gives a command */
-
-/* What is kept on disk (src/store). */
-#define STATE_NAMES_MAX	  100000u      /* boxes, images or workspaces in one state directory */
-#define RECORD_FILE_MAX	  4096u	       /* an image's record */
-#define AUDIT_TEXT_MAX	  2048u	       /* one text of an audit row */
-#define AUDIT_SEGMENT_MAX (16u << 20)  /* bytes of one file of an audit log, and one row more */
-#define AUDIT_SEGMENTS	  16u	       /* of one log; the oldest are dropped */
-#define AUDIT_RATE	  (128u << 10) /* bytes of rows a box may cause per second; then it waits */
-#define AUDIT_BURST	  (4u << 20)   /* of them at once, after a quiet time */
-#define AUDIT_LOGS_MAX	  1000000u     /* logs that are shown or checked at once */
-#define AUDIT_SWEEP_MS	  3600000u     /* from one look for logs that are too old to the next */
-#define FOLDS_MAX	  64u	       /* rows whose repetitions are counted */
-#define FOLD_MS		  10000u       /* how long, before the count is written */
-#define EVENT_COMMAND_MAX 4096u	       /* bytes of a command in a JSON event */
-#define TAR_NAME_MAX	  4095u	       /* path or link target of an entry, without the NUL */
-#define TAR_DEPTH_MAX	  512u	       /* directories above an entry */
-#define TAR_META_MAX	  (1u << 20)   /* one extended header */
-#define TAR_ENTRIES_MAX	  2000000u
-#define TAR_FILE_MAX	  (1ull << 40) /* one file's bytes */
-#define UNPACK_DIRS_MAX	  (256u << 20) /* memory for directories whose mode is set at the end */
-#define PASSWD_FILE_MAX	  (1u << 20)   /* an image's /etc/passwd */
-#define HOST_COPY_MAX	  (16u << 20)  /* bytes of the host's /etc in the host image's skeleton */
 
 /* The network in a box (src/init): connections to the door, and its names. */
 #define INIT_CONNS_MAX	 1200u	/* accepted and not over; a little more than the door takes */
@@ -183,6 +151,16 @@
 #define DOOR_PREMADE_MAX  4096u		/* that one call makes */
 #define DNS_NAME_MAX	  253u
 #define DNS_MESSAGE_MAX	  4096u
+
+/* The helper program cove-store (src/helper, core/helper.c). */
+#define HELPER_REQUEST_MAX (4u << 20)
+#define HELPER_ANSWER_MAX  (64u << 20) /* one line of its answer: a listing as JSON */
+#define HELPER_FDS_MAX	   16u	       /* descriptors of the caller's that it gets */
+
+/* The catalogue (src/db). */
+#define DB_CACHE_MAX	  100000u /* steps of builds that are remembered */
+#define DB_CACHE_KEY_MAX  256u
+#define DB_CACHE_TEXT_MAX (1u << 20)
 
 /* What a call returns inline. */
 #define RESULT_INLINE_MAX (1u << 20)

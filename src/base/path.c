@@ -81,3 +81,11 @@ bool path_normalize(char *dst, size_t size, const char *p)
 	dst[len] = 0;
 	return true;
 }
+
+bool path_is_within(const char *inner, const char *outer)
+{
+	size_t n = strlen(outer);
+
+	n -= n > 0 && outer[n - 1] == '/';
+	return n == 0 || (strncmp(inner, outer, n) == 0 && (inner[n] == 0 || inner[n] == '/'));
+}

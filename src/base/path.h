@@ -13,6 +13,9 @@ bool path_is_absolute(const char *p);
 /* Relative, no empty, "." or ".." component, no NUL: safe to create below a directory. */
 bool path_is_safe_relative(const char *p);
 
+/* Is inner the same as outer or below it, as text? Below "" and "/" is everything. */
+bool path_is_within(const char *inner, const char *outer);
+
 /* The last component, pointing into p: "/" for the root, "" after a trailing slash. */
 const char *path_base(const char *p);
 

@@ -48,7 +48,7 @@ static uint32_t rotl(uint32_t v, unsigned n)
 
 #define GIVEN(i) (w[i])
 
-static void compress1(uint32_t state[8], const uint8_t block[64])
+static void compress1_block(uint32_t state[8], const uint8_t block[64])
 {
 	uint32_t a = state[0], b = state[1], c = state[2], d = state[3], e = state[4];
 	uint32_t w[16];
@@ -76,7 +76,7 @@ static void compress1(uint32_t state[8], const uint8_t block[64])
 
 /* ---- SHA-256 ---- */
 
-static const uint32_t round_constants[64] = {
+const uint32_t sha256_constants[64] = {
 	0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4,
 	0xab1c5ed5, 0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe,
 	0x9bdc06a7, 0xc19bf174, 0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f,
@@ -94,7 +94,7 @@ static uint32_t rotr(uint32_t v, unsigned n)
 	return v >> n | v << (32 - n);
 }
 
-static void compress256(uint32_t state[8], const uint8_t block[64])
+static void compress256_block(uint32_t state[8], const uint8_t block[64])
 {
 	uint32_t w[64], v[8];
 
@@ -111,7 +111,7 @@ static void compress256(uint32_t state[8], const uint8_t block[64])
 	for (int i = 0; i < 64; i++) {
 		uint32_t s1 = rotr(v[4], 6) ^ rotr(v[4], 11) ^ rotr(v[4], 25);
 		uint32_t choose = (v[4] & v[5]) ^ (~v[4] & v[6]);
-		uint32_t t1 = v[7] + s1 + choose + round_constants[i] + w[i];
+		uint32_t t1 = v[7] + s1 + choose + sha256_constants[i] + w[i];
 		uint32_t s0 = rotr(v[0], 2) ^ rotr(v[0], 13) ^ rotr(v[0], 22);
 		uint32_t major = (v[0] & v[1]) ^ (v[0] & v[2]) ^ (v[1] & v[2]);
 
@@ -124,6 +124,20 @@ static void compress256(uint32_t state[8], const uint8_t block[64])
 }
 
 /* ---- both ---- */
+
+enum { LARGE_BYTES = 16 << 10 }; /* at once: then it is worth asking the processor */
+
+static void compress1(uint32_t state[8], const uint8_t *blocks, size_t count)
+{
+	for (; count > 0; count--, blocks += 64)
+		compress1_block(state, blocks);
+}
+
+static void compress256(uint32_t state[8], const uint8_t *blocks, size_t count)
+{
+	for (; count > 0; count--, blocks += 64)
+		compress256_block(state, blocks);
+}
 
 void sha1_init(struct sha *s)
 {
@@ -148,15 +162,22 @@ void sha_add(struct sha *s, const void *p, size_t n)
 {
 	const uint8_t *bytes = p;
 
+	if (n >= LARGE_BYTES && s->compress == compress256 && sha256_has_fast())
+		s->compress = sha256_compress_fast;
 	while (n > 0) {
 		size_t at = s->bytes % 64, room = 64 - at, take = n < room ? n : room;
 
-		memcpy(s->block + at, bytes, take);
+		if (at == 0 && n >= 64) {
+			take = n - n % 64;
+			s->compress(s->state, bytes, take / 64);
+		} else {
+			memcpy(s->block + at, bytes, take);
+			if (at + take == 64)
+				s->compress(s->state, s->block, 1);
+		}
 		s->bytes += take;
 		bytes += take;
 		n -= take;
-		if (s->bytes % 64 == 0)
-			s->compress(s->state, s->block);
 	}
 }
 

@@ -3,18 +3,26 @@
  * key store. Nothing of ours rests on that. Both of FIPS 180-4. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 enum { SHA1_BYTES = 20, SHA256_BYTES = 32 };
 
 struct sha {
-	void (*compress)(uint32_t state[8], const uint8_t block[64]);
+	void (*compress)(uint32_t state[8], const uint8_t *blocks, size_t count);
 	unsigned sum_bytes;
 	uint32_t state[8];
 	uint64_t bytes;
 	uint8_t block[64];
 };
+
+/* SHA-256 of blocks by the processor's own instructions (sha_ni.c). False where it has none: that
+ * is asked once, and only when there is much to hash, since asking a processor takes long on some
+ * virtual machines. */
+extern const uint32_t sha256_constants[64];
+bool sha256_has_fast(void);
+void sha256_compress_fast(uint32_t state[8], const uint8_t *blocks, size_t count);
 
 void sha1_init(struct sha *s);
 void sha256_init(struct sha *s);

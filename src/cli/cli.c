@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 
 #include "base/fd.h"
+#include "base/limits.h"
 #include "base/size.h"
 #include "base/str.h"
 #include "cli/term.h"
@@ -106,6 +107,11 @@ int cli_broken(struct cli *c, const struct cove_error *err)
 	int status = cli_fail(c, err);
 
 	return status == EXIT_USAGE ? EXIT_COVE : status;
+}
+
+int cli_not_imported(struct cli *c, const char *name, const struct cove_error *err)
+{
+	return name && !str_is_name(name, BOX_NAME_MAX) ? cli_fail(c, err) : cli_broken(c, err);
 }
 
 int cli_error(struct cli *c, enum cove_error_kind kind, const char *fmt, ...)

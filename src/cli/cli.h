@@ -57,9 +57,9 @@ struct verb {
 	/* The first argument is one of these; the last has no name. Of them only name, synopsis,
 	 * args (without that name) and what they do are set. */
 	const struct verb *subs;
-	/* Another program's verbs, whose names begin with this one's: "sbx create". Each has
-	 * options and help of its own; the last has no name. */
-	const struct verb *own;
+	/* Verbs whose names begin with this one's: "sbx create". Each has options and help of its
+	 * own, and its arguments begin after that name; the last is NULL. */
+	const struct verb *const *own;
 };
 
 extern const struct verb verb_run, verb_create, verb_open, verb_close, verb_exec, verb_sh,
@@ -67,7 +67,15 @@ extern const struct verb verb_run, verb_create, verb_open, verb_close, verb_exec
 	verb_stop, verb_start, verb_rm, verb_stats, verb_pause, verb_resume, verb_workspace,
 	verb_wall, verb_image, verb_policy, verb_allow, verb_deny, verb_asks, verb_answer,
 	verb_secret, verb_audit, verb_port, verb_ports, verb_wait, verb_shells, verb_doctor,
-	verb_sbx, verb_version, verb_help;
+	verb_sbx, verb_version, verb_help, verb_diff, verb_merge, verb_system, verb_snapshot,
+	verb_rollback, verb_fork;
+
+/* Of `cove image`, in files of their own beside cmd_image.c. */
+extern const struct verb verb_image_inspect, verb_image_history, verb_image_tag, verb_image_pull,
+	verb_image_gc, verb_image_import, verb_image_export, verb_image_build, verb_image_save;
+
+/* Of `cove snapshot`. */
+extern const struct verb verb_snapshot_export, verb_snapshot_import;
 
 /* The verb with that name, or NULL. Where it has verbs of its own and next names one, that one;
  * next may be NULL. */
@@ -87,6 +95,8 @@ int cli_open(struct cli *c);
 int cli_fail(struct cli *c, const struct cove_error *err);
 /* The same for what is wrong with the world and not with the command line: never EXIT_USAGE. */
 int cli_broken(struct cli *c, const struct cove_error *err);
+/* Of an import: a name (may be NULL) that is none is the command line's, all else the world's. */
+int cli_not_imported(struct cli *c, const char *name, const struct cove_error *err);
 int cli_error(struct cli *c, enum cove_error_kind kind, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 /* A wrong command line: the same, with a pointer to the verb's help. */

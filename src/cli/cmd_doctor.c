@@ -160,7 +160,8 @@ static void put_limits(struct page *p, const struct doctor_report *report)
 			const struct doctor_check *k = &report->checks[i];
 
 			if (k->group != DOCTOR_LIMITS || strcmp(k->name, "tmpfs") == 0 ||
-			    strcmp(k->name, "cgroup") == 0 || (k->status == DOCTOR_OK) != kept)
+			    strcmp(k->name, "pool") == 0 || strcmp(k->name, "cgroup") == 0 ||
+			    (k->status == DOCTOR_OK) != kept)
 				continue;
 			(void)buf_printf(&p->b, "%s %s", any || kept ? "" : "Not kept:", k->name);
 			(void)buf_append_str(&p->b, ",");
@@ -207,12 +208,39 @@ static int print_report(struct cli *c, const struct doctor_report *report)
 	return r;
 }
 
+/* Of the pool, instead of a report. */
+static int run_storage(struct cli *c)
+{
+	uint64_t bytes = c->o.pool_bytes;
+	char said[DOCTOR_SAID] = "", line[DOCTOR_SAID + 16];
+	struct err e = {0};
+	int r, n;
+
+	if (c->o.setup_storage && c->o.remove_storage)
+		return cli_usage(c, "--setup-storage and --remove-storage: one of them");
+	r = c->o.remove_storage
+		    ? doctor_storage_remove(NULL, said, &e)
+		    : doctor_storage_setup(NULL, bytes == UINT64_MAX ? 0 : bytes, said, &e);
+	if (r < 0)
+		return cli_error(c, (enum cove_error_kind)e.kind, "%s", e.msg);
+	n = snprintf(line, sizeof(line), c->o.json ? "{\"said\":\"%s\"}\n" : "%s\n", said);
+	return cli_out(c, line, (size_t)n);
+}
+
 static int run(struct cli *c)
 {
 	struct doctor_report *report = calloc(1, sizeof(*report));
 	autofree char *json = NULL;
 	int r;
 
+	if (c->o.setup_storage || c->o.remove_storage) {
+		free(report);
+		return run_storage(c);
+	}
+	if (c->o.given[OPT_POOL_SIZE]) {
+		free(report);
+		return cli_usage(c, "--size is of --setup-storage");
+	}
 	if (!report)
 		return cli_error(c, COVE_FULL, "out of memory");
 	doctor_run(NULL, !c->o.no_test, report);
@@ -230,7 +258,7 @@ static int run(struct cli *c)
 
 const struct verb verb_doctor = {
 	.name = "doctor",
-	.synopsis = "doctor [--no-test] [--json]",
+	.synopsis = "doctor [--no-test|--setup-storage [--size SIZE]|--remove-storage] [--json]",
 	.summary = "what this host can do, what is missing",
 	.help = "One line per thing a box stands on: fine, limited (boxes work with less) or\n"
 		"missing (they do not), with what follows and the remedy. Then a small box is\n"
@@ -238,13 +266,19 @@ const struct verb verb_doctor = {
 		"out. Nothing on the host is changed: what is made to try something is gone\n"
 		"again afterwards.\n"
 		"\n"
+		"--setup-storage makes the pool, once: a btrfs (COVE_HOME's own, or one in the\n"
+		"sparse file pool.img) that holds the writes of every new box. Boxes start sooner\n"
+		"and are snapshotted at once. --remove-storage takes it away again.\n"
+		"\n"
 		"Examples\n"
 		"  cove doctor\n"
+		"  cove doctor --setup-storage --size 40G\n"
 		"  cove doctor --json | jq '.checks[] | select(.status == \"limited\")'\n"
 		"\n"
 		"Exit status: 0 if boxes work, also with less; 1 if something that was tried in a\n"
 		"box did not hold; 125 if no box can run here.\n",
-	.options = (const enum opt_id[]){OPT_NO_TEST, OPT_JSON, OPT_HELP, OPT_END},
+	.options = (const enum opt_id[]){OPT_NO_TEST, OPT_SETUP_STORAGE, OPT_POOL_SIZE,
+					 OPT_REMOVE_STORAGE, OPT_JSON, OPT_HELP, OPT_END},
 	.no_home = true,
 	.run = run,
 };

@@ -1,13 +1,10 @@
 /* cove image: what boxes start from. Making the base image is in base_image.c. */
 #include "base/clock.h"
-#include "base/fd.h"
 #include "base/size.h"
 #include "cli/base_image.h"
+#include "cli/image_build.h"
 #include "cli/list.h"
-#include "cli/watch.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 
 static void row(struct table *t, const void *item)
@@ -48,65 +45,19 @@ static const struct list_form form = {
 	.fields = fields,
 };
 
-/* The program that turns such a file into the plain tar we read, or NULL if it is none of these. */
-static const char *unpacker_of(int fd)
-{
-	static const struct {
-		unsigned char magic[4];
-		size_t len;
-		const char *program;
-	} known[] = {{{0x1f, 0x8b}, 2, "gzip -dc"},
-		     {{0xfd, '7', 'z', 'X'}, 4, "xz -dc"},
-		     {{0x28, 0xb5, 0x2f, 0xfd}, 4, "zstd -dc"},
-		     {{'B', 'Z', 'h'}, 3, "bzip2 -dc"}};
-	unsigned char head[4] = {0};
-
-	if (pread(fd, head, sizeof(head), 0) != (ssize_t)sizeof(head))
-		return NULL;
-	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
-		if (memcmp(head, known[i].magic, known[i].len) == 0)
-			return known[i].program;
-	return NULL;
-}
-
-static int import(struct cli *c)
-{
-	const char *image = c->o.args[1], *file = c->o.args[2], *unpacker;
-	bool is_stdin = strcmp(file, "-") == 0;
-	autoclose int fd =
-		is_stdin ? dup(STDIN_FILENO) : open(file, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-	struct cove_error err;
-	struct watch w;
-	unsigned events;
-	int r;
-
-	if (is_stdin && isatty(STDIN_FILENO))
-		return cli_usage(c, "stdin is a terminal; pipe a tar into it");
-	if (fd < 0)
-		return cli_error(c, errno == ENOENT ? COVE_NOT_FOUND : COVE_DENIED,
-				 "open '%.120s': %s", file, strerror(errno));
-	unpacker = unpacker_of(fd);
-	if (unpacker)
-		return cli_error(c, COVE_UNSUPPORTED,
-				 "'%.80s' is compressed; try: %s %.80s | cove image import %s -",
-				 file, unpacker, is_stdin ? "FILE" : file, image);
-	events = c->events;
-	watch_start(&w, fd, is_stdin ? "stdin" : file);
-	r = cove_image_import(c->cove, image, c->o.image_user, fd, &err);
-	watch_stop(&w);
-	if (r < 0)
-		return cli_broken(c, &err);
-	if (!c->o.json)
-		cli_note("image '%s' is ready", image);
-	return cli_done(c, image, "imported", events);
-}
-
 /* A first word that is an option of the builder leaves the name to the default. */
 static int make(struct cli *c)
 {
-	bool has_name = c->o.arg_count > 1 && c->o.args[1][0] != '-';
+	bool has_name = c->o.arg_count > 0 && c->o.args[0][0] != '-';
+	const char *name = has_name ? c->o.args[0] : "base";
 
-	return base_image_make(c, has_name ? c->o.args[1] : "base", c->o.args + (has_name ? 2 : 1));
+	/* Packages on top of 'base' are another image: that one is not replaced by the way. */
+	if (!has_name && !c->o.build.suite && (c->o.build.from || c->o.build_packages.count > 0))
+		return cli_usage(c, "with %s the new image needs a name: cove image make NAME ...",
+				 c->o.build.from ? "--from" : "--add");
+	if (c->o.build.from || c->o.build_packages.count > 0 || c->o.build.suite)
+		return image_packages_make(c, name);
+	return base_image_make(c, name, c->o.args + has_name);
 }
 
 static int remove_one(struct cli *c, const char *image, struct cove_error *err)
@@ -118,36 +69,91 @@ static int remove_one(struct cli *c, const char *image, struct cove_error *err)
 	return r;
 }
 
-const struct verb verb_image = {
-	.name = "image",
-	.synopsis = "image ls|make|import|rm [NAME] [TAR]",
-	.summary = "what boxes start from",
-	.help = "ls      list images; 'host' (this machine's own programs) is always there\n"
-		"make    build the base image, once: a small real Debian with python, node,\n"
-		"        git and build tools; arguments after -- go to the builder\n"
-		"import  make an image of a tar (a root filesystem, uncompressed, - for stdin)\n"
-		"rm      remove images; boxes that use one keep it from being removed. Of 'host'\n"
-		"        only what was kept for its boxes goes\n"
+static const struct verb image_ls = {
+	.name = "image ls",
+	.synopsis = "image ls",
+	.summary = "list images",
+	.help = "'host' (this machine's own programs) is always there.\n",
+	.options = (const enum opt_id[]){OPT_QUIET, OPTS_COMMON, OPT_END},
+	.list = &form,
+};
+
+static const struct verb image_make = {
+	.name = "image make",
+	.synopsis = "image make [NAME] [FLAGS] [-- BUILDER ARGUMENTS]",
+	.summary = "build the base image, or add packages to an image",
+	.help = "A small real Debian with python, node, git and build tools; arguments after --\n"
+		"go to the builder. With --add, packages of an image's own distribution on top of\n"
+		"it (--from, default 'base'), as one more layer, in seconds: apt-get runs in a\n"
+		"box. With --suite the builder makes a whole new Debian instead.\n"
 		"\n"
 		"Examples\n"
 		"  cove image make\n"
-		"  cove image make tools -- --add vim-tiny,sqlite3\n"
-		"  docker export $(docker create alpine) | cove image import alpine -\n",
-	.options = (const enum opt_id[]){OPT_IMAGE_USER, OPT_QUIET, OPTS_COMMON, OPT_END},
+		"  cove image make tools --add vim-tiny,sqlite3\n"
+		"  cove image make py --from debian:12 --add python3\n"
+		"  cove image make tools -- --add vim-tiny,sqlite3\n",
+	.options = (const enum opt_id[]){OPT_MAKE_ADD, OPT_MAKE_FROM, OPT_MAKE_SUITE, OPT_NET,
+					 OPT_BUILD_PROGRESS, OPT_IMAGE_USER, OPTS_COMMON, OPT_END},
+	.args = {0, -1},
+	.run = make,
+};
+
+static const struct verb image_rm = {
+	.name = "image rm",
+	.synopsis = "image rm NAME...",
+	.summary = "remove images",
+	.help = "Boxes that use one keep it from being removed. Of 'host' only what was kept for\n"
+		"its boxes goes.\n",
+	.options = (const enum opt_id[]){OPTS_COMMON, OPT_END},
 	.args = {1, -1},
-	.subs = (const struct verb[]){{.name = "ls", .synopsis = "image ls", .list = &form},
-				      {.name = "make",
-				       .synopsis = "image make [NAME]",
-				       .args = {0, -1},
-				       .run = make},
-				      {.name = "import",
-				       .synopsis = "image import NAME TAR|-",
-				       .args = {2, 2},
-				       .run = import},
-				      {.name = "rm",
-				       .synopsis = "image rm NAME...",
-				       .args = {1, -1},
-				       .each = remove_one,
-				       .result = "removed"},
-				      {0}},
+	.each = remove_one,
+	.result = "removed",
+};
+
+static const struct verb *const verbs[] = {
+	&image_ls,
+	&verb_image_inspect,
+	&verb_image_build,
+	&image_make,
+	&verb_image_import,
+	&verb_image_export,
+	&verb_image_pull,
+	&verb_image_tag,
+	&verb_image_history,
+	&image_rm,
+	&verb_image_gc,
+	&verb_image_save,
+	NULL,
+};
+
+static int run(struct cli *c)
+{
+	return cli_usage(c, "image has no verb '%.60s'; usage: cove %s", c->o.args[0],
+			 c->verb->synopsis);
+}
+
+const struct verb verb_image = {
+	.name = "image",
+	.synopsis = "image ls|build|make|import|save|export|pull|inspect|history|tag|rm|gc ...",
+	.summary = "what boxes start from",
+	.help = "ls       list images; 'host' (this machine's own programs) is always there\n"
+		"build    make an image from a Dockerfile\n"
+		"make     build the base image, once: a small real Debian; or add packages\n"
+		"import   make an image of an archive or a directory\n"
+		"save     make an image of what a box has become\n"
+		"export   write an image as an archive\n"
+		"pull     fetch an image from a registry\n"
+		"inspect  everything known about one: layers, settings, where it came from\n"
+		"history  how it was made, step by step\n"
+		"tag      a second name for an image\n"
+		"rm       remove images\n"
+		"gc       remove layers and blobs that nothing refers to\n"
+		"\n"
+		"`cove help image VERB` shows flags. A name is a reference as registries have\n"
+		"them: python:3.12, ghcr.io/acme/agent; ':latest' may be left out.\n",
+	.options = (const enum opt_id[]){OPTS_COMMON, OPT_END},
+	.args = {1, -1},
+	.no_home = true,
+	.run = run,
+	.own = verbs,
 };

@@ -454,8 +454,8 @@ static int remove_box(struct cli *c, const char *name, struct cove_error *err)
 		OPT_SBX_DEBUG, OPT_HELP, OPT_END \
 	}
 
-static const struct verb verbs[] = {
-	{
+static const struct verb *const verbs[] = {
+	&(const struct verb){
 		.name = "sbx version",
 		.synopsis = "sbx version [--json]",
 		.summary = "the version, and what the wall is",
@@ -464,7 +464,7 @@ static const struct verb verbs[] = {
 		.no_home = true,
 		.run = version,
 	},
-	{
+	&(const struct verb){
 		.name = "sbx diagnose",
 		.synopsis = "sbx diagnose [--output text|json]",
 		.summary = "`cove doctor`, and what the wall is",
@@ -478,7 +478,7 @@ static const struct verb verbs[] = {
 		.no_home = true,
 		.run = diagnose,
 	},
-	{
+	&(const struct verb){
 		.name = "sbx login",
 		.synopsis = "sbx login",
 		.summary = "nothing: no login is needed",
@@ -487,7 +487,7 @@ static const struct verb verbs[] = {
 		.no_home = true,
 		.run = login,
 	},
-	{
+	&(const struct verb){
 		.name = "sbx daemon",
 		.synopsis = "sbx daemon start",
 		.summary = "nothing: no daemon is needed",
@@ -500,7 +500,7 @@ static const struct verb verbs[] = {
 					       .run = daemon_start},
 					      {0}},
 	},
-	{
+	&(const struct verb){
 		.name = "sbx policy",
 		.synopsis = "sbx policy set-default allow-all|balanced|deny-all",
 		.summary = "the network of boxes made from now on",
@@ -517,7 +517,7 @@ static const struct verb verbs[] = {
 					       .run = set_default},
 					      {0}},
 	},
-	{
+	&(const struct verb){
 		.name = "sbx ls",
 		.synopsis = "sbx ls [-q] [--json]",
 		.summary = "list boxes",
@@ -528,7 +528,7 @@ static const struct verb verbs[] = {
 						 OPT_END},
 		.run = ls,
 	},
-	{
+	&(const struct verb){
 		.name = "sbx create",
 		.synopsis = "sbx create shell [FLAGS] PATH[:ro]...",
 		.summary = "make a box with these directories; print its name",
@@ -551,7 +551,7 @@ static const struct verb verbs[] = {
 					       .run = create_shell},
 					      {0}},
 	},
-	{
+	&(const struct verb){
 		.name = "sbx exec",
 		.synopsis = "sbx exec [FLAGS] BOX CMD [ARG...]",
 		.summary = "one command in a box, which is started if it is stopped",
@@ -568,7 +568,7 @@ static const struct verb verbs[] = {
 		.args = {2, -1},
 		.run = exec,
 	},
-	{
+	&(const struct verb){
 		.name = "sbx stop",
 		.synopsis = "sbx stop BOX...",
 		.summary = "end its processes, keep its files",
@@ -578,7 +578,7 @@ static const struct verb verbs[] = {
 		.each = stop,
 		.result = "stopped",
 	},
-	{
+	&(const struct verb){
 		.name = "sbx rm",
 		.synopsis = "sbx rm [--force] BOX...",
 		.summary = "remove a box; the host's directories stay",
@@ -589,7 +589,7 @@ static const struct verb verbs[] = {
 		.each = remove_box,
 		.result = "removed",
 	},
-	{0},
+	NULL,
 };
 
 static int run(struct cli *c)

@@ -71,9 +71,32 @@ static int chown_one(struct cli *c, const char *dir, struct cove_error *err)
 	return 0;
 }
 
+static int export_one(struct cli *c)
+{
+	const struct cove_backup_options options = {.size = sizeof(options), .force = c->o.force};
+	unsigned events = c->events;
+	struct cove_error err;
+
+	if (cove_workspace_export(c->cove, c->o.args[1], c->o.args[2], &options, &err) < 0)
+		return cli_broken(c, &err);
+	return cli_done(c, c->o.args[1], "exported", events);
+}
+
+static int import_one(struct cli *c)
+{
+	const struct cove_backup_options options = {.size = sizeof(options), .force = c->o.force};
+	const char *name = c->o.arg_count > 2 ? c->o.args[2] : NULL;
+	unsigned events = c->events;
+	struct cove_error err;
+
+	if (cove_workspace_import(c->cove, c->o.args[1], name, &options, &err) < 0)
+		return cli_not_imported(c, name, &err);
+	return cli_done(c, name ? name : c->o.args[1], "imported", events);
+}
+
 const struct verb verb_workspace = {
 	.name = "workspace",
-	.synopsis = "workspace ls | rm NAME... | chown DIRECTORY...",
+	.synopsis = "workspace ls|rm|chown|export|import ...",
 	.summary = "directories that outlive boxes",
 	.help = "A workspace is made by `--workspace NAME` (and by `cove open`), is at\n"
 		"/workspace in every box that names it, and stays when they are removed. One\n"
@@ -83,11 +106,16 @@ const struct verb verb_workspace = {
 		"than its own (root inside) becomes yours; as root, the directory's owner's.\n"
 		"It follows no links, and can be said again.\n"
 		"\n"
+		"export writes one, with all it stands on, to a file that is whole or absent;\n"
+		"boxes that run with it are frozen meanwhile. import makes it here, under NAME\n"
+		"if that is given.\n"
+		"\n"
 		"Examples\n"
 		"  cove workspace ls\n"
 		"  cove workspace rm old-project\n"
-		"  cove workspace chown ./project\n",
-	.options = (const enum opt_id[]){OPT_QUIET, OPTS_COMMON, OPT_END},
+		"  cove workspace chown ./project\n"
+		"  cove workspace export notes /srv/notes.cove\n",
+	.options = (const enum opt_id[]){OPT_REPLACE, OPT_QUIET, OPTS_COMMON, OPT_END},
 	.args = {1, -1},
 	.subs = (const struct verb[]){{.name = "ls", .synopsis = "workspace ls", .list = &form},
 				      {.name = "rm",
@@ -99,5 +127,13 @@ const struct verb verb_workspace = {
 				       .synopsis = "workspace chown DIRECTORY...",
 				       .args = {1, -1},
 				       .each = chown_one},
+				      {.name = "export",
+				       .synopsis = "workspace export NAME FILE",
+				       .args = {2, 2},
+				       .run = export_one},
+				      {.name = "import",
+				       .synopsis = "workspace import FILE [NAME]",
+				       .args = {1, 2},
+				       .run = import_one},
 				      {0}},
 };

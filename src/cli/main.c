@@ -27,6 +27,8 @@ static const struct {
 	{"Boxes that stay",
 	 {&verb_create, &verb_ls, &verb_inspect, &verb_stats, &verb_pause, &verb_resume, &verb_stop,
 	  &verb_start, &verb_rm}},
+	{"Going back, trying out", {&verb_snapshot, &verb_rollback, &verb_fork}},
+	{"What boxes changed", {&verb_diff, &verb_merge}},
 	{"Sessions: your own id, always the same box", {&verb_open, &verb_close}},
 	{"Work in a box",
 	 {&verb_sh, &verb_shells, &verb_exec, &verb_cp, &verb_ps, &verb_logs, &verb_attach,
@@ -34,7 +36,8 @@ static const struct {
 	{"The network",
 	 {&verb_policy, &verb_allow, &verb_deny, &verb_asks, &verb_answer, &verb_secret,
 	  &verb_audit, &verb_port, &verb_ports}},
-	{"What boxes stand on", {&verb_image, &verb_workspace, &verb_wall, &verb_doctor}},
+	{"What boxes stand on",
+	 {&verb_image, &verb_workspace, &verb_wall, &verb_system, &verb_doctor}},
 	{"Another program's verbs", {&verb_sbx}},
 	{"About", {&verb_help, &verb_version}},
 };
@@ -51,9 +54,9 @@ const struct verb *verb_find(const char *name, const char *next)
 				found = *v;
 	if (!found || !found->own || !next)
 		return found;
-	for (const struct verb *v = found->own; v->name; v++)
-		if (strcmp(v->name + strlen(name) + 1, next) == 0)
-			return v;
+	for (const struct verb *const *v = found->own; *v; v++)
+		if (strcmp((*v)->name + strlen(name) + 1, next) == 0)
+			return *v;
 	return found;
 }
 
@@ -184,6 +187,24 @@ static int run_verb(struct cli *c, int argc, char **argv)
 	return r ? r : act(c, c->verb, 0);
 }
 
+/* The verb of that name or, of one with verbs of its own, the one that the next word names: it may
+ * stand behind flags (`cove image --json ls`), and is brought to the front. */
+static const struct verb *find_verb(const char *name, char **words)
+{
+	const struct verb *v = verb_find(name, NULL);
+	size_t i = 0;
+
+	while (v && v->own && words[i] && words[i][0] == '-' && strcmp(words[i], "--") != 0)
+		i++;
+	if (!v || !words[i] || verb_find(name, words[i]) == v)
+		return v;
+	for (char *second = words[i]; i > 0; i--) {
+		words[i] = words[i - 1];
+		words[i - 1] = second;
+	}
+	return verb_find(name, words[0]);
+}
+
 int main(int argc, char **argv)
 {
 	struct cli c = {.log_fd = -1};
@@ -202,7 +223,7 @@ int main(int argc, char **argv)
 	signals_at_start();
 	if (argc > 0 && strcmp(path_base(argv[0]), verb_sbx.name) == 0) {
 		used = 1;
-		c.verb = verb_find(verb_sbx.name, argv[1]);
+		c.verb = find_verb(verb_sbx.name, argv + 1);
 	} else if (argc < 2) {
 		return help_print(&c);
 	} else if (strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "--help") == 0) {
@@ -210,7 +231,7 @@ int main(int argc, char **argv)
 	} else if (strcmp(argv[1], "-V") == 0 || strcmp(argv[1], "--version") == 0) {
 		c.verb = &verb_version;
 	} else {
-		c.verb = verb_find(argv[1], argv[2]);
+		c.verb = find_verb(argv[1], argv + 2);
 	}
 	if (!c.verb) {
 		c.o.json = asks_json(argc - 2, argv + 2);

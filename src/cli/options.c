@@ -20,10 +20,12 @@
 enum opt_kind {
 	KIND_FLAG,
 	KIND_TEXT,
+	KIND_ANY, /* a text that may be empty */
 	KIND_LIST,
 	KIND_ENV,
 	KIND_MS,
 	KIND_ID,
+	KIND_COUNT,
 	KIND_FROM,
 	KIND_SIGNAL,
 	/* Limits: 0 and "none" lift them. */
@@ -151,7 +153,8 @@ static int set_value(struct parser *p, const struct opt *opt, const char *value)
 		*(bool *)field(p->o, opt) = true;
 		return 0;
 	case KIND_TEXT:
-		if (!*value)
+	case KIND_ANY:
+		if (!*value && opt->kind == KIND_TEXT)
 			return bad_value(p, opt, value, "is empty");
 		*(const char **)field(p->o, opt) = value;
 		return 0;
@@ -169,6 +172,11 @@ static int set_value(struct parser *p, const struct opt *opt, const char *value)
 		if (str_parse_u64(value, UINT64_MAX, field(p->o, opt)))
 			return 0;
 		return bad_value(p, opt, value, "not an exec id; `cove ps BOX` lists them");
+	case KIND_COUNT:
+		if (str_parse_u64(value, UINT32_MAX, field(p->o, opt)) &&
+		    *(uint64_t *)field(p->o, opt) > 0)
+			return 0;
+		return bad_value(p, opt, value, "not a number from 1 on");
 	case KIND_FROM:
 		return set_from(p, opt, value);
 	case KIND_SIGNAL:
@@ -308,6 +316,9 @@ void options_done(struct options *o)
 	free(o->labels.items);
 	free(o->allow.items);
 	free(o->deny.items);
+	free(o->build_args.items);
+	free(o->build_secrets.items);
+	free(o->build_packages.items);
 	free(o->args);
 	*o = (struct options){0};
 }

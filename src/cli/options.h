@@ -10,8 +10,14 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "cli/options_build.h"
 #include "cli/options_command.h"
+#include "cli/options_doctor.h"
+#include "cli/options_layers.h"
+#include "cli/options_limits.h"
 #include "cli/options_sbx.h"
+#include "cli/options_snapshot.h"
+#include "cli/options_system.h"
 #include "cove.h"
 
 #include <stdbool.h>
@@ -27,6 +33,8 @@
 	X(IMAGE, "image", 0, TEXT, box.image, "NAME", \
 		"what the box starts from; default 'base'; 'host': this machine's own " \
 		"programs") \
+	X(ENTRYPOINT, "entrypoint", 0, ANY, entrypoint, "PROGRAM", \
+		"run this instead of what the image says; '': the given words themselves") \
 	X(WORKSPACE, "workspace", 0, TEXT, box.workspace, "NAME|DIR", \
 		"kept workspace NAME, or a host directory (with a slash), at /workspace") \
 	X(MOUNT, "mount", 0, LIST, mounts, "SRC:DST[:ro][,env=NAME]", \
@@ -91,33 +99,6 @@
 	X(PORT_RM, "rm", 0, FLAG, remove, NULL, "end what -d made: these LOCAL ports, or all") \
 	X(ADDRESS, "address", 0, TEXT, address, "ADDRESS", \
 		"listen on this address of the host; default 127.0.0.1, nothing else") \
-	X(MEM, "mem", 0, LIMIT_SIZE, box.mem_bytes, "SIZE", \
-		"memory, page cache and tmpfs included (512M, 1.5GiB); default 2G") \
-	X(CPUS, "cpus", 0, LIMIT_CPUS, box.cpu_milli, "N", \
-		"processors' worth of time (0.5, 2); default 2") \
-	X(PIDS, "pids", 0, LIMIT_COUNT, box.pids, "N", "processes and threads; default 1024") \
-	X(DISK, "disk", 0, LIMIT_SIZE, box.disk_bytes, "SIZE", \
-		"all that it writes, and a named workspace as much; default 10G") \
-	X(FILES, "files", 0, LIMIT_COUNT, box.files, "N", \
-		"open files of one process; default 65536") \
-	X(IO, "io", 0, LIMIT_SIZE, box.io_bytes, "SIZE", \
-		"bytes read, and bytes written, per second; default none") \
-	X(TTL, "ttl", 0, LIMIT_MS, box.ttl_ms, "TIME", \
-		"end the box so long after its start; default never") \
-	X(IDLE, "idle", 0, LIMIT_MS, box.idle_ms, "TIME", \
-		"end it after so long without a command; default never") \
-	X(EXPIRE, "expire", 0, TEXT, box.expire, "stop|remove", \
-		"what --ttl and --idle do with the box; default stop") \
-	X(NET_BYTES, "net-bytes", 0, LIMIT_SIZE, box.net_bytes, "SIZE", \
-		"through its network door, both ways together; default none") \
-	X(NET_CONNS, "net-conns", 0, LIMIT_COUNT, box.net_conns, "N", \
-		"connections through that door at once; default 1024") \
-	X(STORAGE, "storage", 0, TEXT, box.storage, "plain|loop|tmpfs", \
-		"where writes live: a directory, a disk in a file, or memory") \
-	X(BEST_EFFORT, "best-effort", 0, FLAG, box.best_effort, NULL, \
-		"go without what this host cannot enforce; `cove inspect` lists it") \
-	X(STRICT, "strict", 0, FLAG, box.strict, NULL, \
-		"no new privileges and no root inside: sudo does not work") \
 	X(PTRACE, "ptrace", 0, FLAG, box.ptrace, NULL, "let gdb, strace, leak checkers work") \
 	X(TRUST_DIR, "trust-dir", 0, FLAG, box.trust_dir, NULL, \
 		"let it write .git/config, .git/hooks, .vscode and such of host directories") \
@@ -131,7 +112,8 @@
 	X(LOG_FILE, "log-file", 0, TEXT, log_file, "FILE", \
 		"append the same events as JSON lines; also $COVE_LOG") \
 	X(HELP, "help", 'h', FLAG, help, NULL, "show this help") \
-	OPTIONS_COMMAND(X) OPTIONS_SBX(X)
+	OPTIONS_LIMITS(X) OPTIONS_LAYERS(X) OPTIONS_COMMAND(X) OPTIONS_DOCTOR(X) OPTIONS_SBX(X) \
+	OPTIONS_SYSTEM(X) OPTIONS_BUILD(X) OPTIONS_SNAPSHOT(X)
 /* clang-format on */
 
 enum opt_id {
@@ -144,9 +126,10 @@ enum opt_id {
 
 /* Lists that many verbs share; each is used inside an array of enum opt_id. */
 #define OPTS_COMMON OPT_JSON, OPT_VERBOSE, OPT_LOG_FILE, OPT_HELP
-#define OPTS_BOX                                                                          \
-	OPT_IMAGE, OPT_WORKSPACE, OPT_MOUNT, OPT_ENV, OPT_WORKDIR, OPT_USER, OPT_TIMEOUT, \
-		OPT_LABEL, OPT_NET, OPT_ALLOW, OPT_DENY, OPT_TRUST_DIR, OPT_PTRACE, OPT_WALL
+#define OPTS_BOX                                                                              \
+	OPT_IMAGE, OPT_WORKSPACE, OPT_MOUNT, OPT_ENV, OPT_WORKDIR, OPT_USER, OPT_TIMEOUT,     \
+		OPT_LABEL, OPT_NET, OPT_ALLOW, OPT_DENY, OPT_TRUST_DIR, OPT_COPY, OPT_PTRACE, \
+		OPT_WALL, OPT_CTL
 /* Last in a verb's list: they have a heading of their own in its help. */
 #define OPTS_LIMITS                                                                              \
 	OPT_MEM, OPT_CPUS, OPT_PIDS, OPT_DISK, OPT_FILES, OPT_IO, OPT_TTL, OPT_IDLE, OPT_EXPIRE, \
@@ -162,14 +145,20 @@ struct opt_list {
 struct options {
 	/* Without what comes as a list; a limit of UINT64_MAX is none. cli_box_options. */
 	struct cove_box_options box;
-	const char *log_file, *shell, *prefix, *image_user, *token;
+	const char *log_file, *shell, *prefix, *image_user, *token, *entrypoint;
 	const char *secret_file, *secret_command, *address, *output;
+	const char *format, *image_name, *platform, *ca;
 	struct opt_list mounts, env, labels, allow, deny, kept;
-	uint64_t exec_id, grace_ms, for_ms, since_ms, before_ms, wait_ms, max_output, cache_ms;
-	uint64_t out_from, err_from;
+	struct opt_list build_args, build_secrets, build_packages;
+	struct options_build build;
+	uint64_t exec_id, grace_ms, for_ms, since_ms, before_ms, wait_ms, max_output, cache_ms,
+		stall_ms, max_size;
+	uint64_t out_from, err_from, pool_bytes, keep, max_age_ms, count;
 	int signal;
 	bool tty, no_tty, interactive, background, remove, follow, force, quiet, watch;
-	bool json, login, merge, verbose, help, no_test, once, denied;
+	bool json, login, merge, verbose, help, no_test, once, denied, insecure;
+	bool stat, text, workspace_only, theirs, ours, no_freeze, keep_workspace, foreign;
+	bool all, dry_run, boxes, deep, with_secrets, setup_storage, remove_storage;
 	bool given[OPT_COUNT];
 	const char **args; /* owned array, borrowed strings, NULL-terminated */
 	size_t arg_count;

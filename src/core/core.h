@@ -15,6 +15,7 @@
  *	history.c   commands, their output and events of a box, running or not
  *	stats.c	    what a running box uses; pausing it
  *	walls.c	    which wall a box gets
+ *	trees.c	    boxes and images as stacks of layers; reader.c who reads them; diff.c merge*.c
  *	list.c inspect.c images.c workspaces.c sweep.c; view.c words and JSON they share
  *
  * Functions here take a struct err; only the cove_* functions turn it into the caller's error.
@@ -23,13 +24,16 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/limits_build.h"
 #include "core/call.h"
 #include "cove.h"
 #include "storage/ids.h"
 #include "store/event.h"
+#include "store/image.h"
 #include "store/net.h"
 #include "store/record.h"
 #include "store/state.h"
+#include "wall/wall.h"
 
 #include <stdbool.h>
 
@@ -42,7 +46,8 @@ struct cove {
 	void (*on_event)(void *arg, const char *line, const char *json);
 	void *arg;
 	const char *wall_program; /* of a wall that is tried, instead of the one there; or NULL */
-	char keeper_path[512], init_path[512], door_path[512]; /* found once; empty before */
+	/* Found once; empty before. */
+	char keeper_path[512], init_path[512], door_path[512], ctl_path[512], save_path[512];
 };
 
 struct cove_box {
@@ -84,6 +89,8 @@ const char *core_show(char *dst, size_t size, const char *text);
 int spawn_find_programs(struct cove *cove, struct err *e);
 /* And cove-door, for a box with a network. */
 int spawn_find_door(struct cove *cove, struct err *e);
+/* And cove-ctl, for a box that may ask; and cove-save, for one that may ask for snapshots. */
+int spawn_find_ctl(struct cove *cove, bool saves, struct err *e);
 
 struct keeper_config;
 /* Starts a keeper and returns the socket that is its first client. */
@@ -100,7 +107,14 @@ int box_up(struct cove *cove, const char *name, bool visit, struct core_conn **r
 
 /* Ends the box if it runs, takes its name away and deletes it. Missing is success. */
 int box_destroy(struct cove *cove, const char *name, const char *by, struct err *e);
+/* The same by one who holds the operation lock through box_fd. -1: whatever has the name is no
+ * box. */
+int box_destroy_locked(struct cove *cove, const char *name, int box_fd, const char *by,
+		       struct err *e);
 int box_halt(struct cove *cove, const char *name, const char *by, uint64_t grace_ms, struct err *e);
+/* The same with the cause "rollback". 1 if it ran. */
+int box_halt_to_roll_back(struct cove *cove, const char *name, struct err *e);
+int box_halt_to_merge(struct cove *cove, const char *name, struct err *e); /* "merge" */
 
 /* Deletes what cannot be in use any more of a box whose keeper is gone: socket and cgroup. */
 void box_clear_runtime(struct cove *cove, const char *name);
@@ -127,6 +141,8 @@ int box_open_dir(struct cove *cove, const char *name, int *ret_fd, struct err *e
 struct core_spec {
 	struct spec spec;
 	char name[BOX_NAME_MAX + 1];
+	char image_name[IMAGE_NAME_MAX + 1];
+	struct image image;		    /* owned; what the spec says of its layers is from it */
 	char *text[3 * SPEC_MOUNT_MAX + 2]; /* owned */
 	size_t text_count;
 	bool wall_open;		 /* the caller named none */
@@ -136,11 +152,16 @@ struct core_spec {
 	size_t policy_len;
 	const char *const *allow; /* borrowed from the options */
 	const char *const *deny;
+	bool keep;				       /* life_start.keep */
+	struct wall_secret secrets[BUILD_SECRETS_MAX]; /* what they point to is borrowed */
+	size_t secret_count;
 };
 /* session NULL: a plain box. name NULL: options->name, or a fresh one. */
 int core_spec_init(struct core_spec *ret, const struct cove_box_options *options, const char *name,
 		   const char *session, struct err *e);
 void core_spec_done(struct core_spec *s);
+/* What a box may use where its maker did not say. */
+void core_spec_default_limits(struct spec *spec);
 
 /* ---- list.c ---- */
 

@@ -4,6 +4,7 @@
 #include "core/life.h"
 #include "core/up.h"
 #include "core/walls.h"
+#include "store/layer.h"
 #include "store/removal.h"
 
 #include <errno.h>
@@ -58,13 +59,15 @@ static void create_spawn(struct core_create *c)
 	if (r == 0)
 		r = life_spawn(u->cove, u->ev,
 			       &(struct life_start){.spec = spec,
-						    .image = &c->image,
-						    .lock_fd = take_fd(lock_fd)},
+						    .lock_fd = take_fd(lock_fd),
+						    .keep = c->spec->keep,
+						    .secrets = c->spec->secrets,
+						    .secret_count = c->spec->secret_count},
 			       &u->conn, &e);
 	fd_close(&lock_fd);
 	if (r < 0)
 		create_fail(u, r, &e);
-	else if (spec->one_shot)
+	else if (spec->one_shot && !c->spec->keep)
 		core_up_end(u, 0, &e);
 	else
 		core_up_await_hello(u, on_create_lost);
@@ -86,6 +89,23 @@ static void await_place(struct ev_timer *t)
 		create_spawn(c);
 }
 
+/* From the look at the image until the record says so no layer is removed. */
+static int write_record(struct core_create *c, struct err *e)
+{
+	struct cove *cove = c->up.cove;
+	struct spec *spec = &c->spec->spec;
+	int r = layers_hold(&cove->state);
+
+	if (r < 0)
+		return err_errno(e, -r, "lock the layers");
+	if (spec->layer_count == 0)
+		r = life_image(cove, spec, &c->spec->image, e);
+	if (r == 0)
+		r = record_create(&cove->state, spec, &c->up.box_fd, e);
+	layers_release(&cove->state);
+	return r;
+}
+
 /* What can be known to fail is known before anything is made of the box. */
 static void on_create_begin(struct ev_defer *d)
 {
@@ -101,9 +121,7 @@ static void on_create_begin(struct ev_defer *d)
 	if (r == 0)
 		r = network_choose(cove, c->spec, c->options, &e);
 	if (r == 0)
-		r = life_image(cove, c->spec->spec.image, &c->image, &e);
-	if (r == 0)
-		r = record_create(&cove->state, &c->spec->spec, &c->up.box_fd, &e);
+		r = write_record(c, &e);
 	c->since_ms = ev_now(c->up.ev);
 	if (r < 0)
 		core_up_end(&c->up, r, &e);

@@ -18,7 +18,8 @@
 #include "cgroup/cgroup.h"
 #include "core/life.h"
 #include "core/watch.h"
-#include "storage/tree.h"
+#include "storage/storage.h"
+#include "store/layer.h"
 #include "store/net.h"
 #include "wire/msg.h"
 
@@ -198,15 +199,29 @@ static int end_running(struct cove *cove, const char *name, int box_fd, const st
 	return ran;
 }
 
-int box_halt(struct cove *cove, const char *name, const char *by, uint64_t grace_ms, struct err *e)
+static int halt(struct cove *cove, const char *name, const struct wire_stop *how, struct err *e)
 {
-	struct wire_stop how = {.by = by, .grace_ms = grace_ms};
 	autoclose int box_fd = -1;
 	int r = box_open_dir(cove, name, &box_fd, e);
 
 	if (r == 0)
-		r = end_running(cove, name, box_fd, &how, e);
-	return r == 0 ? record_mend_run(box_fd, by, e) : r;
+		r = end_running(cove, name, box_fd, how, e);
+	return r == 0 ? record_mend_run(box_fd, how->by, e) : r;
+}
+
+int box_halt(struct cove *cove, const char *name, const char *by, uint64_t grace_ms, struct err *e)
+{
+	return halt(cove, name, &(struct wire_stop){.by = by, .grace_ms = grace_ms}, e);
+}
+
+int box_halt_to_roll_back(struct cove *cove, const char *name, struct err *e)
+{
+	return halt(cove, name, &(struct wire_stop){.by = "cove rollback", .rollback = 1}, e);
+}
+
+int box_halt_to_merge(struct cove *cove, const char *name, struct err *e)
+{
+	return halt(cove, name, &(struct wire_stop){.by = "cove merge", .rollback = 2}, e);
 }
 
 int life_trash(struct cove *cove, const char *name, int box_fd, bool durable, struct err *e)
@@ -220,31 +235,46 @@ int life_trash(struct cove *cove, const char *name, int box_fd, bool durable, st
 	r = record_trash(&cove->state, name, durable, trash, e);
 	if (r < 0 || !trash[0])
 		return r;
-	return tree_remove_as(&cove->ids, cove->state.boxes_fd, trash, e);
+	return storage_delete(cove->state.home_fd, cove->state.boxes_fd, trash, &cove->ids, e);
 }
 
-int box_destroy(struct cove *cove, const char *name, const char *by, struct err *e)
+/* The layers that only this box stood on: those of a fork, or of a box that was rolled back. What
+ * stays is found by `cove image gc`. */
+static void drop_layers(struct cove *cove, const struct record *r)
+{
+	autoclose int lock_fd = -1;
+
+	if (core_ids(cove, NULL) < 0 || layers_lock(&cove->state, &lock_fd, NULL) < 0)
+		return;
+	layers_trash_unused(&cove->state, r->spec.layers, r->spec.layer_count);
+	fd_close(&lock_fd);
+	layers_sweep(&cove->state, &cove->ids);
+}
+
+int box_destroy_locked(struct cove *cove, const char *name, int box_fd, const char *by,
+		       struct err *e)
 {
 	struct wire_stop how = {.by = by, .remove = 1};
-	autoclose int box_fd =
-		openat(cove->state.boxes_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	bool is_of_snapshot = false;
 	char **authorities = NULL;
+	struct record record;
 	size_t count = 0;
 	int r = 0;
 
-	if (box_fd >= 0) {
-		r = core_wait_lock(cove, name, box_fd, STOP_WAIT_MS, e);
-		if (r == -ENOENT)
-			return 0;
-		/* Its authorities, found while the name is this box's for sure. One that cannot be
-		 * listed is for its launcher or a sweep. */
-		if (net_ca_names(&cove->state, name, &authorities, &count) == 0 &&
-		    core_has_moved(cove, name, box_fd)) {
-			state_names_free(take_ptr(authorities), count);
-			count = 0;
-		}
-		r = end_running(cove, name, box_fd, &how, e);
+	if (box_fd >= 0 && record_load(&cove->state, name, &record, NULL) == 0) {
+		is_of_snapshot = record.spec.from;
+		if (!is_of_snapshot)
+			record_done(&record);
 	}
+	/* Its authorities, found while the name is this box's for sure. One that cannot be listed
+	 * is for its launcher or a sweep. */
+	if (box_fd >= 0 && net_ca_names(&cove->state, name, &authorities, &count) == 0 &&
+	    core_has_moved(cove, name, box_fd)) {
+		state_names_free(take_ptr(authorities), count);
+		count = 0;
+	}
+	if (box_fd >= 0)
+		r = end_running(cove, name, box_fd, &how, e);
 	if (r >= 0) {
 		r = life_trash(cove, name, box_fd, true, e);
 		/* Its launcher does the same, if it lives; but later. */
@@ -252,5 +282,20 @@ int box_destroy(struct cove *cove, const char *name, const char *by, struct err 
 			net_ca_drop(cove->state.home, authorities[i]);
 	}
 	state_names_free(authorities, count);
+	if (is_of_snapshot && r >= 0)
+		drop_layers(cove, &record);
+	if (is_of_snapshot)
+		record_done(&record);
 	return r;
+}
+
+int box_destroy(struct cove *cove, const char *name, const char *by, struct err *e)
+{
+	autoclose int box_fd =
+		openat(cove->state.boxes_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	/* A lock that is not to be had holds up nothing. */
+	if (box_fd >= 0 && core_wait_lock(cove, name, box_fd, STOP_WAIT_MS, e) == -ENOENT)
+		return 0;
+	return box_destroy_locked(cove, name, box_fd, by, e);
 }

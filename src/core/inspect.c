@@ -197,7 +197,9 @@ static void put_limits(struct json *j, const struct spec *s, const struct cove_s
 	json_kv_bool(j, "best_effort", s->best_effort);
 	json_kv_bool(j, "strict", s->strict);
 	json_kv_bool(j, "trust_dir", s->trust_dir);
+	json_kv_bool(j, "workspace_copy", s->workspace_copy);
 	json_kv_bool(j, "ptrace", s->ptrace);
+	json_kv_str(j, "ctl", s->ctl);
 	json_kv_str(j, "expire", expiry_name(s->expiry));
 }
 

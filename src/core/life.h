@@ -10,14 +10,19 @@
 /* How long a box may take to come up, to end after it was asked to, and to die after SIGKILL. */
 enum { START_WAIT_MS = 60000, STOP_WAIT_MS = 10000, KILL_WAIT_MS = 5000, ONE_SHOT_END_MS = 2000 };
 
-/* The image a name stands for, made ready for use. */
-int life_image(struct cove *cove, const char *name, struct image *ret, struct err *e);
+/* What a new box stands on and how its commands run, from its image into its spec, which points
+ * into *ret; image_done when the spec is not used any more. */
+int life_image(struct cove *cove, struct spec *spec, struct image *ret, struct err *e);
 
 struct life_start {
 	const struct spec *spec;
-	const struct image *image;
 	int lock_fd; /* the operation lock, held until HELLO came; taken */
 	bool visit;  /* up for this connection alone; the lock is held until its end */
+	/* A one-shot box whose files are taken when it has ended: its keeper leaves them, and
+	 * whoever holds the operation lock removes them; where that one was killed, the sweep. */
+	bool keep;
+	const struct wall_secret *secrets;
+	size_t secret_count;
 };
 
 /* Starts a keeper for a box whose record exists; HELLO is not waited for. ev NULL: a loop of its

@@ -37,7 +37,9 @@ static void fill_info(struct cove_box_info *i, const struct record *r)
 	i->started_ms = r->started_ms;
 	i->ended_ms = r->ended_ms;
 	i->keeper_pid = r->keeper_pid;
-	i->outdated = r->state == BOX_RUNNING && r->init_revision < WIRE_INIT_REVISION;
+	/* One that is just starting has said nothing yet. */
+	i->outdated = r->state == BOX_RUNNING && r->started_ms > 0 &&
+		      r->init_revision < WIRE_INIT_REVISION;
 }
 
 /* Did a crash leave it so? Then it is swept before it is shown. */

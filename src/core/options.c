@@ -191,6 +191,13 @@ static void set_limits(struct spec *spec, const struct cove_box_options *o)
 	}
 }
 
+void core_spec_default_limits(struct spec *spec)
+{
+	memset(spec->limits, 0, sizeof(spec->limits));
+	spec->limits_asked = 0;
+	set_limits(spec, &(struct cove_box_options){0});
+}
+
 static int set_expiry(struct spec *spec, const char *given, struct err *e)
 {
 	if (!given)
@@ -222,7 +229,10 @@ int core_spec_init(struct core_spec *ret, const struct cove_box_options *o, cons
 		return err_set(e, ERR_INVALID, EINVAL, "a box name has at most %u bytes",
 			       BOX_NAME_MAX);
 	spec->name = ret->name;
-	spec->image = o->image ? o->image : IMAGE_DEFAULT;
+	r = image_name_clean(o->image ? o->image : IMAGE_DEFAULT, ret->image_name, e);
+	if (r < 0)
+		return r;
+	spec->image = ret->image_name;
 	ret->wall_open = !o->wall;
 	spec->wall = o->wall ? o->wall : WALL_DEFAULT;
 	r = wall_read_auto(spec->wall, &ret->wall_within_ms, e);
@@ -243,6 +253,8 @@ int core_spec_init(struct core_spec *ret, const struct cove_box_options *o, cons
 	spec->strict = o->strict;
 	spec->trust_dir = o->trust_dir;
 	spec->ptrace = o->ptrace;
+	spec->workspace_copy = o->copy;
+	spec->ctl = o->ctl && *o->ctl ? o->ctl : NULL;
 	spec->storage = o->storage;
 	spec->timeout_ms = o->timeout_ms;
 	spec->created_ms = clock_wall_ms();
@@ -273,5 +285,6 @@ void core_spec_done(struct core_spec *s)
 	for (size_t i = 0; i < s->text_count; i++)
 		free(s->text[i]);
 	s->text_count = 0;
+	image_done(&s->image);
 	free(take_ptr(s->policy));
 }

@@ -464,7 +464,7 @@ static int on_tar_entry(void *arg, const struct tar_entry *entry, struct err *e)
 			       .mtime_ns = entry->mtime_s * 1000000000u + entry->mtime_ns};
 	int r;
 
-	if (entry->type == TAR_OTHER) {
+	if (entry->type == TAR_OTHER || entry->type == TAR_FIFO) {
 		p->t->left_out++;
 		return 0;
 	}

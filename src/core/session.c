@@ -128,6 +128,9 @@ static int limits_agree(const struct spec *have, const struct cove_box_options *
 		return differs(have, "--strict", NULL, "set", e);
 	if (o->trust_dir && !have->trust_dir)
 		return differs(have, "--trust-dir", NULL, "set", e);
+	if (o->workspace && o->copy != have->workspace_copy)
+		return differs(have, "--copy", have->workspace_copy ? "set" : NULL,
+			       o->copy ? "set" : "without it", e);
 	if (o->ptrace && !have->ptrace)
 		return differs(have, "--ptrace", NULL, "set", e);
 	return 0;
@@ -158,6 +161,7 @@ static int spec_agrees(const struct spec *have, const struct cove_box_options *o
 		 persistence_name(asked->persistence)},
 		{"--expire", o->expire, expiry_name(have->expiry), expiry_name(asked->expiry)},
 		{"--storage", o->storage, have->storage, asked->storage},
+		{"--ctl", o->ctl, have->ctl, asked->ctl},
 		{"--wall", wall, have->wall, asked->wall},
 	};
 	char is[24], wanted[24];
@@ -179,8 +183,8 @@ static int spec_agrees(const struct spec *have, const struct cove_box_options *o
 static bool asks_nothing(const struct cove_box_options *o, const struct spec *asked)
 {
 	return !asked->limits_asked && !o->expire && !o->storage && !o->wall && !o->strict &&
-	       !o->trust_dir && !o->ptrace && !o->image && !o->workspace && !o->user && !o->cwd &&
-	       !o->persistence && !o->timeout_ms && !(o->env && o->env[0]) &&
+	       !o->trust_dir && !o->ptrace && !o->copy && !o->ctl && !o->image && !o->workspace &&
+	       !o->user && !o->cwd && !o->persistence && !o->timeout_ms && !(o->env && o->env[0]) &&
 	       !(o->labels && o->labels[0]) && !(o->mounts && o->mounts[0]) && !o->net &&
 	       !(o->allow && o->allow[0]) && !(o->deny && o->deny[0]);
 }

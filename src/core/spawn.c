@@ -2,9 +2,9 @@
  * Starting a keeper.
  *
  * Where the helper programs are: $COVE_LIBEXEC if it is set (and nowhere else then); beside the
- * running program, as installed (../libexec/cove) or as built (../keeper, ../init, ../cli); below
- * the prefix that libcove.so was loaded from, wherever that is now; the directory chosen when Cove
- * was configured.
+ * running program, as installed (../libexec/cove) or as built (../keeper, ../init, ../helper and so
+ * on); below the prefix that libcove.so was loaded from, wherever that is now; the directory chosen
+ * when Cove was configured.
  *
  * How: two vfork-like clones that share our memory. The first child starts the second and ends, so
  * that the keeper belongs to the machine's init and the program that uses libcove never sees a
@@ -183,14 +183,21 @@ static int launch(const char *path, const int fds[2], int group_fd, bool as_chil
 	return 0;
 }
 
+/* The directory that a program is built in: the module's. */
+static const char *module_of(const char *program)
+{
+	if (strcmp(program, "cove-store") == 0)
+		return "helper"; /* src/store is what it stands on */
+	return str_starts(program, "cove-") ? program + strlen("cove-") : "cli";
+}
+
 /* dir/cove-keeper as installed, or dir/keeper/cove-keeper as built. */
 static bool find_in(const char *dir, const char *program, char *ret, size_t size)
 {
 	snprintf(ret, size, "%s/%s", dir, program);
 	if (access(ret, X_OK) == 0)
 		return true;
-	snprintf(ret, size, "%s/%s/%s", dir,
-		 str_starts(program, "cove-") ? program + strlen("cove-") : "cli", program);
+	snprintf(ret, size, "%s/%s/%s", dir, module_of(program), program);
 	return access(ret, X_OK) == 0;
 }
 
@@ -284,6 +291,17 @@ int spawn_find_door(struct cove *cove, struct err *e)
 	r = spawn_find_program("cove-door", cove->door_path, sizeof(cove->door_path), e);
 	if (r < 0)
 		err_prefix(e, "a box without --net closed needs cove-door");
+	return r;
+}
+
+int spawn_find_ctl(struct cove *cove, bool saves, struct err *e)
+{
+	int r = 0;
+
+	if (!cove->ctl_path[0])
+		r = spawn_find_program("cove-ctl", cove->ctl_path, sizeof(cove->ctl_path), e);
+	if (r == 0 && saves && !cove->save_path[0])
+		r = spawn_find_program("cove-save", cove->save_path, sizeof(cove->save_path), e);
 	return r;
 }
 

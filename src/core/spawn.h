@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 /* The one lookup, for libcove and for the programs.
- * program: "cove-keeper", "cove-init" or "make-base-image". ERR_UNSUPPORTED names where it looked
+ * program: "cove-keeper", "make-base-image". ERR_UNSUPPORTED names where it looked
  * and the remedy; *ret is empty then. */
 int spawn_find_program(const char *program, char *ret, size_t size, struct err *e);
 

@@ -74,14 +74,23 @@ static int reach(struct cove *cove, const char *name, struct core_conn **ret, st
 	return r;
 }
 
-int stats_tell_pause(struct core_conn *c, bool on, const char *by, struct err *e)
+static int tell_pause(struct core_conn *c, const struct wire_pause *m, struct err *e)
 {
-	struct wire_pause m = {.on = on, .by = by};
 	struct core_call call;
 
 	core_call_begin(&call, c);
-	return core_call_finish(&call, wire_pause_encode(core_out(c), call.q.id, 0, &m),
+	return core_call_finish(&call, wire_pause_encode(core_out(c), call.q.id, 0, m),
 				STOP_WAIT_MS, e);
+}
+
+int stats_tell_pause(struct core_conn *c, bool on, const char *by, struct err *e)
+{
+	return tell_pause(c, &(struct wire_pause){.on = on, .by = by}, e);
+}
+
+int stats_hold(struct core_conn *c, bool on, struct err *e)
+{
+	return tell_pause(c, &(struct wire_pause){.on = on, .hold = 1}, e);
 }
 
 struct stats_round {

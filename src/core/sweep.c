@@ -20,9 +20,12 @@
 #include "base/str.h"
 #include "cgroup/helper.h"
 #include "core/life.h"
+#include "core/rollback.h"
 #include "core/watch.h"
-#include "storage/tree.h"
+#include "storage/pool.h"
+#include "store/layer.h"
 #include "store/net.h"
+#include "store/snapshot.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -48,8 +51,10 @@ static void judge(struct cove *cove, const char *name, int box_fd)
 	struct record record;
 	bool was_abandoned;
 	struct err e = {0};
-	int r = record_load(&cove->state, name, &record, &e);
+	int r = rollback_finish(cove, name, box_fd, &e);
 
+	if (r == 0)
+		r = record_load(&cove->state, name, &record, &e);
 	/* A damaged record is its owner's to look at, and to remove. */
 	if (r < 0)
 		return;
@@ -106,10 +111,33 @@ static void delete_leftovers(struct cove *cove, int dir_fd)
 	if (state_leftovers(dir_fd, &names, &count) < 0)
 		return;
 	for (size_t i = 0; i < count; i++) {
-		if (core_ids(cove, &e) < 0 || tree_remove_as(&cove->ids, dir_fd, names[i], &e) < 0)
+		if (core_ids(cove, &e) < 0 ||
+		    storage_delete(cove->state.home_fd, dir_fd, names[i], &cove->ids, &e) < 0)
 			log_debug("sweep %s: %s", names[i], e.msg);
 	}
 	state_names_free(names, count);
+}
+
+/* Volumes of boxes whose directories somebody deleted without Cove. */
+static void sweep_pool(struct cove *cove)
+{
+	const struct state *s = &cove->state;
+	struct err e = {0};
+
+	if (geteuid() == 0 && core_ids(cove, &e) == 0 &&
+	    pool_sweep(s->home_fd, s->boxes_fd, s->workspaces_fd, &cove->ids, &e) < 0)
+		log_debug("%s", e.msg);
+}
+
+/* What forks and snapshots that were killed left. */
+static void sweep_layers(struct cove *cove)
+{
+	struct err e = {0};
+
+	if (cove->state.layers_fd < 0 || core_ids(cove, &e) < 0)
+		return;
+	snapshot_sweep(&cove->state, &cove->ids);
+	layers_sweep(&cove->state, &cove->ids);
 }
 
 static bool has_box(struct cove *cove, const char *name)
@@ -219,6 +247,8 @@ void core_sweep(struct cove *cove)
 		s.busy[i] = look_at(cove, s.names[i]);
 	delete_leftovers(cove, cove->state.boxes_fd);
 	delete_leftovers(cove, cove->state.workspaces_fd);
+	sweep_pool(cove);
+	sweep_layers(cove);
 	if (s.busy)
 		clear_sockets(&s);
 	if (s.busy)

@@ -6,6 +6,7 @@
 #include "base/str.h"
 #include "core/door.h"
 #include "core/life.h"
+#include "core/rollback.h"
 #include "core/walls.h"
 
 #include <errno.h>
@@ -102,10 +103,11 @@ void core_up_await_hello(struct core_up *u,
 static void up_spawn(struct core_up *u)
 {
 	struct record record;
-	struct image image;
 	struct err e = {0};
-	int r = record_load(&u->cove->state, u->name, &record, &e);
+	int r = rollback_finish(u->cove, u->name, u->box_fd, &e);
 
+	if (r == 0)
+		r = record_load(&u->cove->state, u->name, &record, &e);
 	if (r == 0) {
 		/* One that cannot be written is as good as it was. */
 		if (!record.has_sum && record_renew(u->box_fd, &record.spec, &e) < 0)
@@ -114,13 +116,10 @@ static void up_spawn(struct core_up *u)
 		if (r == 0)
 			r = wall_check(u->cove, record.spec.wall, &e);
 		if (r == 0)
-			r = life_image(u->cove, record.spec.image, &image, &e);
-		if (r == 0)
 			r = network_check(u->cove, u->name, u->box_fd, &e);
 		if (r == 0)
 			r = life_spawn(u->cove, u->ev,
 				       &(struct life_start){.spec = &record.spec,
-							    .image = &image,
 							    .lock_fd = take_fd(u->box_fd),
 							    .visit = u->visit},
 				       &u->conn, &e);

@@ -67,7 +67,6 @@ struct core_create {
 	struct core_up up;
 	struct core_spec *spec;			/* borrowed */
 	const struct cove_box_options *options; /* borrowed */
-	struct image image;
 	uint64_t since_ms;
 	int result;
 	struct err why;

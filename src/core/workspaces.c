@@ -1,9 +1,11 @@
 /* Named workspaces, for callers of the library; store/workspace.h does the work. */
+#include "base/fd.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "core/core.h"
 #include "storage/share.h"
+#include "store/layer.h"
 #include "store/workspace.h"
 
 #include <errno.h>
@@ -35,7 +37,7 @@ int cove_workspaces(struct cove *cove, struct cove_workspace_info **ret, struct 
 		infos[i].bytes = spaces[i].bytes;
 		infos[i].files = spaces[i].files;
 		infos[i].in_use =
-			record_find_user(&cove->state, NULL, spaces[i].name, box, NULL) > 0;
+			record_find_user(&cove->state, NULL, NULL, spaces[i].name, box, NULL) > 0;
 	}
 	free(spaces);
 	if (r >= 0)
@@ -45,13 +47,22 @@ int cove_workspaces(struct cove *cove, struct cove_workspace_info **ret, struct 
 
 int cove_workspace_remove(struct cove *cove, const char *name, struct cove_error *err)
 {
+	struct workspace_stack stack = {0};
 	struct err e = {0};
-	int r;
+	int lock_fd = -1, r;
 
 	core_sweep(cove);
 	r = core_ids(cove, &e);
+	if (r == 0 && str_is_name(name, BOX_NAME_MAX))
+		(void)workspace_stack_read(&cove->state, name, &stack);
 	if (r == 0)
 		r = workspace_remove(&cove->state, &cove->ids, name, &e);
+	if (r == 0 && stack.count && layers_lock(&cove->state, &lock_fd, NULL) == 0) {
+		layers_trash_unused(&cove->state, (const char *const *)stack.layers, stack.count);
+		fd_close(&lock_fd);
+		layers_sweep(&cove->state, &cove->ids);
+	}
+	workspace_stack_done(&stack);
 	return core_return(cove, NULL, r, &e, err);
 }
 

@@ -28,7 +28,7 @@ doctor_check_fn doctor_check_kernel, doctor_check_calls, doctor_check_user_ns,
 	doctor_check_bpf, doctor_check_core_dumps;
 /* limits.c; the cgroup ones want d->offer */
 doctor_check_fn doctor_check_cgroup, doctor_check_memory, doctor_check_cpus, doctor_check_pids,
-	doctor_check_io, doctor_check_disk, doctor_check_tmpfs;
+	doctor_check_io, doctor_check_disk, doctor_check_tmpfs, doctor_check_pool;
 /* host.c */
 doctor_check_fn doctor_check_state, doctor_check_image, doctor_check_boxes, doctor_check_programs,
 	doctor_check_door, doctor_check_kvm, doctor_check_gvisor, doctor_check_docker;

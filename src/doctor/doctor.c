@@ -88,6 +88,7 @@ static const struct {
 	{"io", DOCTOR_LIMITS, doctor_check_io},
 	{"disk", DOCTOR_LIMITS, doctor_check_disk},
 	{"tmpfs", DOCTOR_LIMITS, doctor_check_tmpfs},
+	{"pool", DOCTOR_LIMITS, doctor_check_pool},
 	{"kvm", DOCTOR_OTHERS, doctor_check_kvm},
 	{"gvisor", DOCTOR_OTHERS, doctor_check_gvisor},
 	{"docker", DOCTOR_OTHERS, doctor_check_docker},

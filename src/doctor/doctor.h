@@ -5,8 +5,11 @@
  */
 #pragma once
 
+#include "base/err.h"
+
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 enum doctor_status {
 	DOCTOR_OK,
@@ -49,6 +52,13 @@ struct doctor_report {
 /* home may be NULL: the usual place. Always fills the report. test: also start a box and try its
  * walls and limits from within; takes a second or two, and is given up after a few more. */
 void doctor_run(const char *home, bool test, struct doctor_report *ret);
+
+/* The pool of the state directory (storage/pool.h), made or taken away. The sentence says what is
+ * there now, or why it could not be. */
+enum { DOCTOR_SAID = 320 };
+int doctor_storage_setup(const char *home, uint64_t bytes, char ret_said[DOCTOR_SAID],
+			 struct err *e);
+int doctor_storage_remove(const char *home, char ret_said[DOCTOR_SAID], struct err *e);
 
 /* Did something that was tried in a box not hold? */
 bool doctor_has_failed(const struct doctor_report *report);

@@ -79,6 +79,7 @@ void doctor_check_image(struct doctor *d, struct doctor_check *c)
 	if (d->place_fd >= 0 && image_find(&d->cove.state, IMAGE_DEFAULT, &image, &e) == 0) {
 		doctor_found(c, "image '%s', %llu MiB", image.name,
 			     (unsigned long long)image.bytes >> 20);
+		image_done(&image);
 		return;
 	}
 	doctor_found(c, "there is no image '" IMAGE_DEFAULT "'");

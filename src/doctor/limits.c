@@ -1,7 +1,11 @@
 /* Which limits can be kept here, asked of the modules that keep them; see doctor.h. */
 #include "doctor/checks.h"
+
+#include "base/size.h"
+#include "storage/pool.h"
 #include "storage/storage.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -110,4 +114,39 @@ void doctor_check_tmpfs(struct doctor *d, struct doctor_check *c)
 	doctor_found(c, "%.*s", (int)strcspn(e.msg, ":"), e.msg);
 	doctor_set(c, DOCTOR_ABSENT, "no boxes that write to memory only",
 		   "use Linux 6.6 or later");
+}
+
+/* Nothing is made or mounted to find out: what is missing is said by who sets it up. */
+void doctor_check_pool(struct doctor *d, struct doctor_check *c)
+{
+	struct pool_info info;
+	char all[SIZE_TEXT], room[SIZE_TEXT];
+	struct err e = {0};
+
+	if (geteuid() != 0) {
+		doctor_found(c, "the pool is root's");
+		doctor_set(c, DOCTOR_ABSENT, "no pool: snapshots copy what a box wrote",
+			   "run as root");
+		return;
+	}
+	if (d->place_fd >= 0 && pool_look(d->place_fd, &info, &e) == -EROFS) {
+		doctor_found(c, "%.*s", (int)strcspn(e.msg, ":"), e.msg);
+		doctor_set(c, DOCTOR_LIMITED, "no box that is in it can write",
+			   "make room on the host's disk, cove stop BOX..., cove start BOX...");
+		return;
+	}
+	if (d->place_fd < 0 || e.msg[0]) {
+		doctor_found(c, "%.*s", (int)strcspn(e.msg, ":"),
+			     e.msg[0] ? e.msg : "there is no place for boxes");
+		doctor_set(c, DOCTOR_ABSENT, "no pool: snapshots copy what a box wrote",
+			   "cove doctor --setup-storage");
+		return;
+	}
+	doctor_found(c, "--storage pool, the default: %s, %s free, %llu volumes, %llu layers%s",
+		     size_format(all, info.bytes), size_format(room, info.free),
+		     (unsigned long long)info.volumes, (unsigned long long)info.layers,
+		     info.is_file ? " (pool.img)" : "");
+	if (pool_check_room(d->place_fd, &e) < 0)
+		doctor_set(c, DOCTOR_LIMITED, "no new box is made until there is room",
+			   "cove rm BOX..., cove snapshot rm NAME..., or make room on the disk");
 }

@@ -354,6 +354,7 @@ static int open_box(struct selftest *s, const char *home, struct cove_error *err
 		return r;
 	if (image_find(&s->cove->state, IMAGE_DEFAULT, &image, &e) < 0)
 		box.image = "host";
+	image_done(&image);
 	if (core_ids(s->cove, &e) == 0)
 		s->has_root = s->cove->ids.kind != IDS_SINGLE;
 	if (check_is_ok(s, "memory"))

@@ -1,5 +1,5 @@
 /*
- * System-call filters. What each allows is in box.syscalls, keeper.syscalls and door.syscalls; they
+ * System-call filters. What each allows is in the .syscalls files here; they
  * are compiled when Cove is built (make-filter.c), so loading one is a single system call.
  */
 #pragma once
@@ -28,6 +28,9 @@ enum filter_kind {
 	FILTER_KEEPER,
 	FILTER_KEEPER_ROOT, /* root's needs less: it deletes without the box's user namespace */
 	FILTER_DOOR,	    /* the proxy: network, no files */
+	FILTER_EXPAND,	    /* a decompressor: reads, writes, memory */
+	FILTER_READER,	    /* of trees that boxes wrote: reads them, writes to a pipe */
+	FILTER_WRITER,	    /* the same, and makes a layer of what it reads */
 	FILTER_KIND_COUNT
 };
 

@@ -1,7 +1,8 @@
 /*
  * Compiles lists of system calls into filter programs, when Cove is built.
  *
- *	make-filter box.syscalls keeper.syscalls door.syscalls OUTPUT.c ENGINE.c
+ *	make-filter box.syscalls keeper.syscalls door.syscalls expand.syscalls reader.syscalls
+ *		writer.syscalls OUTPUT.c ENGINE.c
  *
  * The form of a list is described at the top of box.syscalls. A program is a search tree over
  * ranges of call numbers that share an answer, so a call is decided in eight or nine comparisons,
@@ -83,6 +84,10 @@ static const struct {
 	{"TCP_ULP", 31},
 	{"UDP_ENCAP", 100},
 	{"TIOCSTI", TIOCSTI},
+	{"FICLONE", 0x40049409},
+	{"FICLONERANGE", 0x4020940d},
+	{"FIDEDUPERANGE", 0xc0189436},
+	{"BTRFS_IOC_SNAP_DESTROY", 0x5000940f},
 	{"TIOCLINUX", TIOCLINUX},
 	{"TIOCSETD", TIOCSETD},
 	{"FIOSETOWN", 0x8901},
@@ -573,15 +578,21 @@ static void make_keepers(const char *path, struct bpf_program user[2], struct bp
 	make_program(&both, &root[1]);
 }
 
-static void make_door(const char *path, struct bpf_program door[2])
+/* One of our own processes, also for a build with sanitizers. */
+static void make_own(const char *path, struct bpf_program own[2])
 {
-	static struct section sections[2] = {{.name = "sanitizers"}};
-	static struct list base, both;
+	struct section *sections = calloc(2, sizeof(*sections));
+	struct list *base = calloc(2, sizeof(*base)), *both = base + 1;
 
-	read_list(path, sections, &base);
-	make_program(&base, &door[0]);
-	merge(&both, &base, &sections[0].list);
-	make_program(&both, &door[1]);
+	if (!sections || !base)
+		die("no memory for", path);
+	sections[0].name = "sanitizers";
+	read_list(path, sections, base);
+	make_program(base, &own[0]);
+	merge(both, base, &sections[0].list);
+	make_program(both, &own[1]);
+	free(sections);
+	free(base);
 }
 
 static void write_table(FILE *out, const char *head, const struct named *programs, size_t count)
@@ -628,29 +639,46 @@ static bool write_engine(const char *path, const struct bpf_program boxes[4])
 
 int main(int argc, char **argv)
 {
-	static struct bpf_program boxes[8], user[2], root[2], door[2];
+	static struct bpf_program boxes[8], user[2], root[2], door[2], expand[2], reader[2],
+		writer[2];
 	/* In the order of enum filter_kind; then again those of our own processes. */
 	static const struct named programs[] = {
-		{"box", &boxes[0]},	      {"shared", &boxes[1]},   {"ptrace", &boxes[2]},
-		{"shared_ptrace", &boxes[3]}, {"keeper", &user[0]},    {"keeper_root", &root[0]},
-		{"door", &door[0]},	      {"sanitized", &user[1]}, {"sanitized_root", &root[1]},
+		{"box", &boxes[0]},
+		{"shared", &boxes[1]},
+		{"ptrace", &boxes[2]},
+		{"shared_ptrace", &boxes[3]},
+		{"keeper", &user[0]},
+		{"keeper_root", &root[0]},
+		{"door", &door[0]},
+		{"expand", &expand[0]},
+		{"reader", &reader[0]},
+		{"writer", &writer[0]},
+		{"sanitized", &user[1]},
+		{"sanitized_root", &root[1]},
 		{"sanitized_door", &door[1]},
+		{"sanitized_expand", &expand[1]},
+		{"sanitized_reader", &reader[1]},
+		{"sanitized_writer", &writer[1]},
 	};
-	enum { COUNT = sizeof(programs) / sizeof(programs[0]), OWN = 3 };
+	enum { COUNT = sizeof(programs) / sizeof(programs[0]), OWN = 6 };
 	FILE *out;
 
-	if (argc != 6) {
-		fprintf(stderr, "usage: make-filter BOX KEEPER DOOR OUTPUT ENGINE\n");
+	if (argc != 9) {
+		fprintf(stderr,
+			"usage: make-filter BOX KEEPER DOOR EXPAND READER WRITER OUTPUT ENGINE\n");
 		return 2;
 	}
 	make_boxes(argv[1], boxes);
 	make_keepers(argv[2], user, root);
-	make_door(argv[3], door);
-	out = begin(argv[4]);
+	make_own(argv[3], door);
+	make_own(argv[4], expand);
+	make_own(argv[5], reader);
+	make_own(argv[6], writer);
+	out = begin(argv[7]);
 	for (size_t i = 0; i < COUNT; i++)
 		write_ops(out, programs[i].name, programs[i].program);
 	write_table(out, "filter_programs[FILTER_KIND_COUNT]", programs, COUNT - OWN);
 	write_table(out, "filter_sanitized[FILTER_KIND_COUNT - FILTER_KEEPER]",
 		    programs + COUNT - OWN, OWN);
-	return ferror(out) || fclose(out) != 0 || !write_engine(argv[5], boxes + 4);
+	return ferror(out) || fclose(out) != 0 || !write_engine(argv[8], boxes + 4);
 }

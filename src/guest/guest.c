@@ -12,6 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -98,6 +100,64 @@ int guest_put_file(struct guest *g, const char *path, const char *text)
 	r = copy < 0 ? copy : guest_attach(g, copy, path, false);
 	if (r == -ENOENT && copy >= 0 && remove_link(g, path) == 0)
 		r = guest_attach(g, copy, path, false);
+	return r;
+}
+
+int guest_put_secret(struct guest *g, int number, const struct guest_secret *s)
+{
+	autoclose int fd = -1, copy = -1;
+	char name[32];
+	int r;
+
+	snprintf(name, sizeof(name), "secret-%d", number);
+	fd = openat(g->scratch, name, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return -errno;
+	r = fd_write_full(fd, s->data, s->len);
+	/* Where only one id exists it is that one's. */
+	if (r == 0 && fchown(fd, s->uid, s->gid) < 0 && errno != EINVAL && errno != EPERM)
+		r = -errno;
+	if (r == 0 && fchmod(fd, s->mode) < 0)
+		r = -errno;
+	if (r < 0)
+		return r;
+	copy = mount_clone(g->scratch, name, false);
+	r = copy < 0 ? copy : mount_set(copy, MA_RDONLY | MA_NOSUID | MA_NODEV | MA_NOEXEC, -1);
+	return r < 0 ? r : guest_attach(g, copy, s->path, false);
+}
+
+static int copy_program(const char *path, int program)
+{
+	autoclose int to = openat(AT_FDCWD, path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0555);
+	off_t at = 0;
+	ssize_t n;
+
+	if (to < 0)
+		return -errno;
+	while ((n = sendfile(to, program, &at, 1 << 20)) > 0 || (n < 0 && errno == EINTR))
+		;
+	if (n < 0)
+		return -errno;
+	close(take_fd(to)); /* or the file system could not be made read-only */
+	return 0;
+}
+
+int guest_put_program(const char *place, const char *name, int program, unsigned size_mib)
+{
+	enum { HELD = MS_NOSUID | MS_NODEV };
+	char text[64];
+	int r;
+
+	if (mkdir(place, 0755) < 0)
+		return -errno;
+	snprintf(text, sizeof(text), "mode=0755,size=%um,nr_inodes=4", size_mib);
+	r = mount_here("tmpfs", place, HELD, text);
+	if (r < 0)
+		return r;
+	snprintf(text, sizeof(text), "%s/%s", place, name);
+	r = copy_program(text, program);
+	if (r == 0 && mount(NULL, place, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | HELD, NULL) < 0)
+		r = -errno;
 	return r;
 }
 

@@ -92,6 +92,28 @@ int guest_attach(struct guest *g, int mount, const char *path, bool is_dir);
  * resolv.conf is often one to what a service would have made. */
 int guest_put_file(struct guest *g, const char *path, const char *text);
 
+/* A file in the box's memory, read-only; number tells several apart. Its place is made where it is
+ * missing. */
+struct guest_secret {
+	const char *path;
+	const void *data;
+	size_t len;
+	unsigned mode;
+	uid_t uid;
+	gid_t gid;
+};
+int guest_put_secret(struct guest *g, int number, const struct guest_secret *s);
+
+/* A program for the box to run, in a new directory `place` below the current one: a file system of
+ * its own, since nothing on the scratch can be executed, and read-only. It is copied from the
+ * descriptor, at most size_mib. */
+int guest_put_program(const char *place, const char *name, int program, unsigned size_mib);
+
+/* Where cove-ctl is in a box that has it. */
+#define GUEST_CTL_DIR	  "/dev/cove-ctl"
+#define GUEST_CTL_PROGRAM "cove-ctl"
+enum { GUEST_CTL_MIB = 1 };
+
 /* What /etc/hosts says in a box of that name. */
 enum { GUEST_HOSTS_MAX = 192 };
 void guest_format_hosts(char ret[GUEST_HOSTS_MAX], const char *name);

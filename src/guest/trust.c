@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #define TRUST_DIR "cove-trust" /* below /dev and on the scratch, as in GUEST_TRUST_FILE */
@@ -195,6 +196,46 @@ static int open_unlinked(int root, const char *path, int flags)
 	return fd < 0 && is_absent(fd) ? -ENOENT : fd;
 }
 
+/* Does a layer that has not this path hide what those below have there? A name that is no directory
+ * does (a whiteout is one), and so does a directory that is opaque. */
+static bool is_hidden(int lower, const char *path)
+{
+	char part[64], mark[2];
+
+	for (const char *end = strchr(path + 1, '/');; end = strchr(end + 1, '/')) {
+		size_t n = end ? (size_t)(end - path) : strlen(path);
+		autoclose int fd = -1;
+		struct stat st;
+
+		if (n >= sizeof(part))
+			return true;
+		memcpy(part, path, n);
+		part[n] = 0;
+		if (fstatat(lower, part + 1, &st, AT_SYMLINK_NOFOLLOW) < 0)
+			return false;
+		if (!S_ISDIR(st.st_mode))
+			return true;
+		fd = openat(lower, part + 1, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		if (fd < 0 || fgetxattr(fd, "user.overlay.opaque", mark, sizeof(mark)) == 1)
+			return true;
+		if (!end)
+			return false;
+	}
+}
+
+/* The same through a stack, top first. */
+static int open_stacked(const int *lowers, size_t count, const char *path, int flags)
+{
+	int fd = -ENOENT;
+
+	for (size_t i = 0; i < count && fd == -ENOENT; i++) {
+		fd = open_unlinked(lowers[i], path, flags);
+		if (fd == -ENOENT && i + 1 < count && is_hidden(lowers[i], path))
+			break;
+	}
+	return fd;
+}
+
 static int make_layer(int scratch)
 {
 	static const char *const dirs[] = {
@@ -214,14 +255,15 @@ static int make_layer(int scratch)
 	return 0;
 }
 
-int guest_trust_layer(struct guest *g, int lower, const char *pem)
+int guest_trust_layer(struct guest *g, const int *lowers, size_t count, const char *pem)
 {
-	autoclose int from = open_unlinked(lower, DEBIAN_BUNDLE, O_RDONLY | O_NONBLOCK), local = -1;
+	autoclose int from = open_stacked(lowers, count, DEBIAN_BUNDLE, O_RDONLY | O_NONBLOCK);
+	autoclose int local = -1;
 	struct stat st;
 	int r;
 
 	if (from >= 0)
-		local = open_unlinked(lower, DEBIAN_LOCAL, O_PATH | O_DIRECTORY);
+		local = open_stacked(lowers, count, DEBIAN_LOCAL, O_PATH | O_DIRECTORY);
 	if (from == -ENOENT || local == -ENOENT)
 		return 0;
 	if (from < 0 || local < 0)

@@ -31,9 +31,9 @@
 
 /* The directory on the scratch that is the layer. */
 #define GUEST_TRUST_LAYER "trust"
-/* Before the tree is mounted: lower is the image's. Then g->trust_layer says whether there is one:
- * not where the image keeps such files elsewhere. */
-int guest_trust_layer(struct guest *g, int lower, const char *pem);
+/* Before the tree is mounted: lowers are what it is made of, top first. Then g->trust_layer says
+ * whether there is one: not where the image keeps such files elsewhere. */
+int guest_trust_layer(struct guest *g, const int *lowers, size_t count, const char *pem);
 
 /* Once /dev is shown and nothing more is mounted. pem: the authority, and roots of the host's. */
 int guest_trust_show(struct guest *g, const char *pem);

@@ -5,12 +5,16 @@
 #include "base/limits.h"
 #include "base/path.h"
 #include "base/str.h"
+#include "guest/guest.h"
+#include "guest/open.h"
 #include "init/files.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -79,6 +83,37 @@ int env_cwd(const struct init *in, const struct user *u, const char *asked, char
 			      "the working directory's name is too long");
 }
 
+void env_make_cwd(const struct init *in)
+{
+	autoclose int at = fd_open("/", O_PATH | O_DIRECTORY);
+	const char *p = in->cwd;
+	char name[NAME_MAX + 1];
+	struct user user;
+
+	if (at < 0 || env_user(in, NULL, &user, NULL) < 0)
+		return;
+	while (*(p += strspn(p, "/"))) {
+		size_t n = strcspn(p, "/");
+		bool made;
+		int next;
+
+		if (n >= sizeof(name))
+			return;
+		memcpy(name, p, n);
+		name[n] = 0;
+		p += n;
+		made = mkdirat(at, name, 0755) == 0;
+		if (made && !in->single)
+			(void)!fchownat(at, name, user.uid, user.gid, AT_SYMLINK_NOFOLLOW);
+		/* Not through links of /proc: descriptors of init are no place for a directory. */
+		next = guest_open_at(at, name, O_PATH | O_DIRECTORY, FD_NO_MAGICLINKS);
+		fd_close(&at);
+		if (next < 0)
+			return;
+		at = next;
+	}
+}
+
 struct init_env_builder {
 	char **list;
 	size_t count;
@@ -107,11 +142,27 @@ static void put_default(struct init_env_builder *b, char **text, const char *nam
 	*text += n;
 }
 
+static bool is_path(const char *item)
+{
+	return str_starts(item, "PATH=");
+}
+
+/* Behind all that whoever set PATH wanted: cove-ctl is the last to be found. */
+static void add_ctl(struct init_env_builder *b, char *text)
+{
+	for (size_t i = 0; i < b->count; i++)
+		if (is_path(b->list[i])) {
+			stpcpy(stpcpy(text, b->list[i]), ":" GUEST_CTL_DIR);
+			b->list[i] = text;
+			return;
+		}
+}
+
 int env_build(const struct init *in, const struct user *u, const struct wire_list *add, bool tty,
 	      char ***ret, struct err *e)
 {
 	struct init_env_builder b = {0};
-	size_t slots = DEFAULTS + 1;
+	size_t slots = DEFAULTS + 1, path = sizeof("PATH=" DEFAULT_PATH);
 	uint32_t pos = 0;
 	const char *item;
 	char *text;
@@ -119,13 +170,16 @@ int env_build(const struct init *in, const struct user *u, const struct wire_lis
 	if (add->count > INIT_ENV_MAX)
 		return err_set(e, ERR_LIMIT, E2BIG, "more than %u environment variables",
 			       INIT_ENV_MAX);
-	while ((item = wire_list_next(add, &pos)))
+	while ((item = wire_list_next(add, &pos))) {
 		if (item[0] == '=' || !strchr(item, '='))
 			return err_set(e, ERR_INVALID, EINVAL, "'%.100s' is not NAME=VALUE", item);
-	for (const char *const *p = in->env; p && *p; p++)
-		slots++;
+		path += is_path(item) ? strlen(item) : 0;
+	}
+	for (const char *const *p = in->env; p && *p; p++, slots++)
+		path += is_path(*p) ? strlen(*p) : 0;
 	slots += add->count;
-	b.list = calloc(1, slots * sizeof(*b.list) + DEFAULTS_BYTES);
+	b.list = calloc(1, slots * sizeof(*b.list) + DEFAULTS_BYTES +
+				   (in->ctl ? path + sizeof(":" GUEST_CTL_DIR) : 0));
 	if (!b.list)
 		return err_errno(e, ENOMEM, "environment");
 	text = (char *)(b.list + slots);
@@ -142,6 +196,8 @@ int env_build(const struct init *in, const struct user *u, const struct wire_lis
 	pos = 0;
 	while ((item = wire_list_next(add, &pos)))
 		put(&b, (char *)(uintptr_t)item);
+	if (in->ctl)
+		add_ctl(&b, text);
 	*ret = b.list;
 	return 0;
 }

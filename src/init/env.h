@@ -23,6 +23,10 @@ int env_user(const struct init *in, const char *asked, struct user *ret, struct 
 int env_cwd(const struct init *in, const struct user *u, const char *asked, char *ret, size_t size,
 	    struct err *e);
 
+/* Makes the start directory, if it is not there, as the box's user's. Where that cannot be done
+ * commands say that it is missing. */
+void env_make_cwd(const struct init *in);
+
 /* PATH, HOME, USER, LOGNAME, SHELL, LANG (and TERM with tty), then the box's, then the request's;
  * later wins. One allocation: free(*ret). Strings of the box and the request are borrowed. */
 int env_build(const struct init *in, const struct user *u, const struct wire_list *add, bool tty,

@@ -9,15 +9,19 @@
  *
  * Configuration comes as arguments from the wall (they hold no secret):
  *	--user NAME|UID[:GID]  who commands run as      --cwd DIR      start directory
+ *	--make-cwd             the image names it: made if it is not there
  *	--env NAME=VALUE       for every command
  *	--single               only one uid is mapped: never change ids
  *	--strict               nothing runs as root
  *	--once                 one command comes at once, and most likely no other
+ *	--renew                another box's files are here: what no two may share is made anew
  *	--disk-limit BYTES     the box's own, to be named where it is hit; 0: none
  *	--disk DIR             its workspace, where that is a disk of its own with that limit
+ *	--disk-quota           a quota keeps it: what statfs says is of more than the box has
  *	--pids-limit N         the same
  *	--pids-must            it was asked for: with --engine, no box without it
  *	--memory-max, --cpu-max TEXT   what a command's v2 group says of the box's limits
+ *	--ctl NAME             the box may ask for itself, at this socket: ctl.h
  *	--shell-dir DIR        instead of INIT_SHELL_DIR, for tests outside a box
  *	--guest NAME           make the insides of the box of that name first (guest/setup.h), with
  *	--guest-mem BYTES, --guest-files N, --guest-net, --guest-trust PEM
@@ -81,11 +85,13 @@ struct init {
 	unsigned late_max;		 /* INIT_LATE_MAX, or what the limit of files allows */
 	dev_t disks[INIT_DISKS_MAX];	 /* what disk_limit bounds; see usage.h */
 	unsigned disk_count;
-	bool single, strict;
+	bool disk_quota;
+	bool single, strict, make_cwd;
 	struct guest_setup guest; /* of the arguments; its name is NULL: made by the wall */
+	const char *ctl_name;	  /* NULL: nothing of the box may ask */
 	const char *net_listen;	  /* NULL: the sockets were inherited, or guest made them */
 	const char *start_file;	  /* or NULL */
-	bool engine, engine_shared, engine_ptrace, pids_must;
+	bool engine, engine_shared, engine_ptrace, pids_must, renew;
 	bool broken;				  /* init_broken was called: nothing more is read */
 	const char *shell_dir;			  /* absolute; NULL: INIT_SHELL_DIR */
 	struct init_job_table *jobs;		  /* job.c */
@@ -93,6 +99,7 @@ struct init {
 	struct file_table *files;		  /* files.c */
 	struct reaper *reaper;			  /* reap.c */
 	struct init_net *net;			  /* net.c; NULL: none */
+	struct init_ctl *ctl;			  /* ctl.c; NULL: off */
 	struct port_table *ports;		  /* port.c; NULL until the first */
 	struct room_wait *wait_first, *wait_last; /* link.c: who waits for room on the link */
 	uint64_t still_ms;			  /* main.c: all pauses of the box together */

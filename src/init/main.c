@@ -19,6 +19,9 @@
 #include "base/limits.h"
 #include "guest/engine.h"
 #include "guest/open.h"
+#include "guest/renew.h"
+#include "init/ctl.h"
+#include "init/env.h"
 #include "init/job.h"
 #include "init/net.h"
 #include "init/options.h"
@@ -160,6 +163,9 @@ static void on_frame(struct wire_link *l, const struct wire_frame *f)
 			ev_set_clock(in->ev, box_clock, in);
 		}
 		break;
+	case WIRE_CTL:
+		init_ctl_frame(in, f);
+		break;
 	case WIRE_DATA:
 	case WIRE_EOF:
 	case WIRE_CREDIT:
@@ -289,6 +295,8 @@ static int set_up(struct init *in, int rfd, int wfd, char *notes)
 		r = file_table_new(in, &in->files);
 	if (r == 0 && (n->redirect4 >= 0 || n->proxy >= 0 || n->dns >= 0 || n->dns_tcp >= 0))
 		r = init_net_new(in, &in->net_fds, &in->net);
+	if (r == 0 && in->ctl_name)
+		r = init_ctl_new(in, in->ctl_name, &in->ctl);
 	if (r == 0 && in->engine && dup2(0, 2) < 0)
 		r = -errno;
 	if (r == 0)
@@ -355,14 +363,21 @@ int main(int argc, char **argv)
 	struct init_tree all = TREE_NONE;
 	char notes[INIT_NOTES_MAX] = "";
 	int rfd = -1, wfd = -1, r;
+	bool had_keys = false;
 
 	sys_secret_take();
 	if (init_options_parse(&in, argc, argv) < 0 || close_inherited(&in) < 0 ||
 	    make_guest(&in, notes) < 0 || finish_guest(&in, notes) < 0 || move_link(&rfd, &wfd) < 0)
 		return 1;
 	set_up_process(&in);
+	if (in.make_cwd && in.cwd)
+		env_make_cwd(&in);
+	if (in.renew)
+		guest_renew(&had_keys, notes, sizeof(notes));
 	if (set_up(&in, rfd, wfd, notes) < 0)
 		return 1;
+	if (had_keys)
+		guest_renew_keys();
 	r = ev_run(in.ev);
 	file_table_free(in.files);
 	/* Only needed where no kernel does it: as PID 1 our exit ends everybody. */

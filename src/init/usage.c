@@ -23,9 +23,6 @@ enum {
 	STAT_PIDS,
 	STAT_MISSING = -2, /* instead of a descriptor: it was looked for */
 	STAT_TEXT = 4096,
-	DISK_ROOM_MIN = 1 << 20, /* what counts as full: a 32nd of it, within these */
-	DISK_ROOM_MAX = 2 << 20,
-	DISK_ROOM_SHARE = 32,
 };
 
 /* The first that is there. */
@@ -223,7 +220,8 @@ static bool find_bounded(const struct init *in, const char *path, struct statvfs
 
 	return fd >= 0 && fstat(fd, &st) == 0 && is_own_disk(in, st.st_dev) &&
 	       fstatvfs(fd, ret) == 0 && ret->f_frsize > 0 &&
-	       ret->f_blocks <= (in->disk_limit + in->disk_limit / 8) / ret->f_frsize + 1024;
+	       (in->disk_quota ||
+		ret->f_blocks <= (in->disk_limit + in->disk_limit / 8) / ret->f_frsize + 1024);
 }
 
 bool disk_is_bounded(const struct init *in, const char *path)
@@ -238,7 +236,8 @@ bool disk_is_full(const struct init *in, const char *path)
 	struct statvfs fs;
 	uint64_t little;
 
-	if (!find_bounded(in, path, &fs))
+	/* Of a quota the keeper knows. */
+	if (in->disk_quota || !find_bounded(in, path, &fs))
 		return false;
 	/* A write that is refused may have been a large one: some room is left then. */
 	little = (uint64_t)fs.f_blocks * fs.f_frsize / DISK_ROOM_SHARE;

@@ -159,28 +159,51 @@ static int finish(int etc_fd, struct user *u, bool known, struct err *e)
 	return known ? find_groups(etc_fd, u, e) : 0;
 }
 
-/* "UID" or "UID:GID". With an explicit group the user has that one only. */
-static int find_number(int etc_fd, const char *text, struct user *ret, struct err *e)
+/* 1 and the number of a group by its name, 0 if there is none. */
+static int find_group(int etc_fd, const char *name, uint32_t *ret, struct err *e)
 {
-	char number[16];
-	const char *colon = strchr(text, ':');
-	size_t len = colon ? (size_t)(colon - text) : strlen(text);
-	uint32_t uid, gid = 0;
-	int r;
+	autofree char *text = NULL;
+	char *at, *fields[GROUP_FIELDS];
+	int r = read_table(etc_fd, "group", &text, e);
 
-	if (len >= sizeof(number))
-		return err_set(e, ERR_NOT_FOUND, ESRCH, "no user '%s' in this box", text);
-	memcpy(number, text, len);
-	number[len] = '\0';
-	if (!parse_id(number, &uid) || (colon && !parse_id(colon + 1, &gid)))
-		return err_set(e, ERR_NOT_FOUND, ESRCH, "no user '%s' in this box", text);
-	start_with(ret, uid, colon ? gid : uid);
-	r = find_passwd(etc_fd, &(struct wanted){.uid = uid}, ret, e);
 	if (r < 0)
 		return r;
-	if (colon)
-		ret->gid = gid;
-	return finish(etc_fd, ret, r > 0 && !colon, e);
+	at = text;
+	while (next_line(&at, fields, GROUP_FIELDS))
+		if (strcmp(fields[0], name) == 0 && parse_id(fields[2], ret))
+			return 1;
+	return 0;
+}
+
+/* "UID", "USER:GROUP": names or numbers. With an explicit group the user has that one only. */
+static int find_pair(int etc_fd, const char *text, struct user *ret, struct err *e)
+{
+	char user[64];
+	const char *colon = strchr(text, ':');
+	size_t len = colon ? (size_t)(colon - text) : strlen(text);
+	uint32_t uid = 0, gid = 0;
+	bool is_number;
+	int r;
+
+	if (len == 0 || len >= sizeof(user))
+		return err_set(e, ERR_NOT_FOUND, ESRCH, "no user '%s' in this box", text);
+	memcpy(user, text, len);
+	user[len] = '\0';
+	is_number = parse_id(user, &uid);
+	start_with(ret, uid, uid);
+	r = find_passwd(etc_fd, &(struct wanted){.name = is_number ? NULL : user, .uid = uid}, ret,
+			e);
+	if (r == 0 && !is_number)
+		return err_set(e, ERR_NOT_FOUND, ESRCH, "no user '%s' in this box", user);
+	if (r < 0 || !colon)
+		return r < 0 ? r : finish(etc_fd, ret, r > 0, e);
+	r = parse_id(colon + 1, &gid) ? 1 : find_group(etc_fd, colon + 1, &gid, e);
+	if (r == 0)
+		r = err_set(e, ERR_NOT_FOUND, ESRCH, "no group '%s' in this box", colon + 1);
+	if (r < 0)
+		return r;
+	ret->gid = gid;
+	return finish(etc_fd, ret, false, e);
 }
 
 static int find_user(int etc_fd, const char *name, struct user *ret, struct err *e)
@@ -202,7 +225,7 @@ static int find_user(int etc_fd, const char *name, struct user *ret, struct err 
 	r = find_passwd(etc_fd, &(struct wanted){.name = name}, ret, e);
 	if (r < 0)
 		return r;
-	return r > 0 ? finish(etc_fd, ret, true, e) : find_number(etc_fd, name, ret, e);
+	return r > 0 ? finish(etc_fd, ret, true, e) : find_pair(etc_fd, name, ret, e);
 }
 
 int user_find(const char *name, struct user *ret, struct err *e)

@@ -36,6 +36,7 @@ struct user_cache {
 /* user_find, but both files are read only if one of them is not as it was. */
 int user_find_cached(struct user_cache *c, const char *name, struct user *ret, struct err *e);
 
-/* name: a name, "UID" or "UID:GID"; NULL: uid 1000 if the image knows it, else root. A uid without
- * a passwd line is fine: home is "/". An unknown name is ERR_NOT_FOUND. */
+/* name: a name, "UID" or "USER:GROUP" of names and numbers; NULL: uid 1000 if the image knows it,
+ * else root. A uid without a passwd line is fine: home is "/". An unknown name is
+ * ERR_NOT_FOUND. */
 int user_find(const char *name, struct user *ret, struct err *e);

@@ -210,7 +210,7 @@ static void on_signal(struct keeper_client *c, const struct wire_frame *f)
 			return;
 		keeper_exec_signal(c->k, follow->exec->rec.exec_id, &m, NULL);
 		keeper_exec_wait(follow->exec, &c->gate);
-	} else if (may_begin(c, f->id) && !keeper_client_is_held_up(c, f->id)) {
+	} else if (may_begin(c, f->id) && !keeper_client_is_paused(c, f->id)) {
 		if (keeper_exec_signal(c->k, m.exec_id <= INT32_MAX ? (uint32_t)m.exec_id : 0, &m,
 				       &e) < 0)
 			keeper_client_fail(c, f->id, &e);
@@ -284,7 +284,7 @@ static void on_frame(struct wire_link *l, const struct wire_frame *f)
 	if (!handlers[f->type].handle)
 		keeper_client_break(c, "a frame that only a box sends");
 	else if ((!(flags & BEGINS) || may_begin(c, f->id)) &&
-		 (!(flags & RUNS) || !keeper_client_is_held_up(c, f->id)))
+		 (!(flags & RUNS) || !keeper_client_is_paused(c, f->id)))
 		handlers[f->type].handle(c, f);
 }
 
@@ -322,6 +322,7 @@ static void client_free(struct keeper_client *c)
 		keeper_follow_free(c->follows);
 	keeper_relay_client_gone(c);
 	keeper_subscriptions_free(c);
+	keeper_hold_end(c);
 	/* Whoever waits for the end of its box sees it when all is gone, not now. */
 	if (c->first && k->ends_with_first && k->held_fd < 0)
 		k->held_fd = fd_copy(c->link.rfd, 0);

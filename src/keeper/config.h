@@ -10,7 +10,9 @@
 #pragma once
 
 #include "base/err.h"
+#include "base/limits_build.h"
 #include "store/spec.h"
+#include "wall/wall.h"
 
 #include <stdbool.h>
 
@@ -21,11 +23,15 @@ struct keeper_config {
 	const char *run;	  /* runtime directory */
 	const char *init_path;	  /* the cove-init program */
 	const char *door_path;	  /* the cove-door program */
+	const char *ctl_path;	  /* the cove-ctl program, of a box that may ask */
+	const char *save_path;	  /* the cove-save program, of one that may ask for snapshots */
 	const char *wall_program; /* of the wall, while it is tried; NULL: it is looked for */
-	const char *image_root;	  /* resolved image */
-	const char *image_user;
+	const char *lowers[SPEC_LAYER_MAX]; /* the trees of its layers, top first */
+	size_t lower_count;
 	bool image_is_host;
-	bool visit; /* up for its first client alone */
+	bool visit;				       /* up for its first client alone */
+	struct wall_secret secrets[BUILD_SECRETS_MAX]; /* of a RUN (core/build_run.h); in no file */
+	size_t secret_count;
 	struct spec spec;
 	char *text; /* owned when read; everything points into it */
 };
@@ -33,3 +39,5 @@ struct keeper_config {
 int keeper_config_write(const struct keeper_config *c, int *ret_fd, struct err *e);
 int keeper_config_read(struct keeper_config *ret, int fd, struct err *e);
 void keeper_config_done(struct keeper_config *c);
+/* Wipes the secrets, which the box has by now. */
+void keeper_config_forget(struct keeper_config *c);

@@ -137,6 +137,8 @@ static int hold_files(const struct confine *c)
 		return l.set;
 	allow(&l, c->box_fd, OWN_TREE);
 	allow(&l, c->volume_fd, OWN_TREE);
+	allow(&l, c->volumes_fd, LANDLOCK_REMOVE_DIR);
+	allow(&l, c->workspace_fd, LANDLOCK_MAKE_REG | LANDLOCK_WRITE_FILE | LANDLOCK_READ_DIR);
 	allow(&l, c->boxes_fd, LANDLOCK_MAKE_DIR | LANDLOCK_REMOVE_DIR);
 	allow(&l, c->run_fd, LANDLOCK_REMOVE_DIR);
 	allow_below(&l, c->run_fd, c->name, LANDLOCK_REMOVE_FILE);

@@ -19,8 +19,10 @@ struct confine {
 	const char *name;		       /* of the box */
 	int boxes_fd;			       /* where it is renamed before it goes */
 	int box_fd;
-	int run_fd;    /* where its socket's directory is */
-	int volume_fd; /* the root of a volume that is emptied at the end */
+	int run_fd;	  /* where its socket's directory is */
+	int volume_fd;	  /* the root of a volume that is emptied at the end, or what holds it */
+	int volumes_fd;	  /* where that is removed from */
+	int workspace_fd; /* the root of a workspace that is asked how full it is */
 };
 
 /* 0, or 1 where the kernel truly has no Landlock of use: a note is in *e, and all else holds. What

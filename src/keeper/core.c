@@ -2,6 +2,7 @@
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/str.h"
+#include "keeper/ctl.h"
 #include "keeper/door.h"
 #include "keeper/exec.h"
 
@@ -175,6 +176,8 @@ static void on_init_frame(struct wire_link *l, const struct wire_frame *f)
 		return;
 	if (!k->up || f->type == WIRE_HELLO)
 		on_hello(k, f);
+	else if (f->type == WIRE_CTL)
+		keeper_ctl_frame(k, f);
 	else if (f->id & (KEEPER_REQUEST_BIT | WIRE_NET_BIT))
 		keeper_relay_from_init(k, f);
 	else

@@ -43,7 +43,7 @@ struct keeper_run {
 	struct keeper_exec *exec;
 	uint64_t timeout_ms;	   /* with its grace */
 	uint64_t began_ms;	   /* by the loop's clock: nobody can set that back */
-	uint64_t backstop_left_ms; /* while the box is paused */
+	uint64_t backstop_left_ms; /* while the box is frozen */
 	bool told_to_end;	   /* it got the signal with which its box ends */
 };
 

@@ -455,8 +455,8 @@ static void tell_starter(struct keeper_exec *x)
 
 	if (run->timeout_ms > 0 && run->timeout_ms < UINT64_MAX / 2 && !run->backstop.armed &&
 	    run->backstop_left_ms == 0) {
-		/* Time does not pass for a box that is paused. */
-		if (x->k->paused)
+		/* Time does not pass for a box that is frozen. */
+		if (keeper_is_frozen(x->k))
 			run->backstop_left_ms = run->timeout_ms + KEEPER_BACKSTOP_MS;
 		else
 			ev_timer_set(x->k->ev, &run->backstop,
@@ -653,6 +653,10 @@ static void on_exec_exit(struct keeper_exec *x, const struct wire_frame *f)
 		if (!m.timed_out)
 			str_copy(m.cause, sizeof(m.cause), "oom");
 	}
+	/* Where a quota bounds the disk a box cannot see that it is full. */
+	if (x->k->disk_full && m.has_exit && m.exit_code && strcmp(m.cause, "exit") == 0 &&
+	    x->k->disk_full(x->k))
+		str_copy(m.cause, sizeof(m.cause), "disk");
 	str_copy(m.cause, sizeof(m.cause), cause_of(x, &m));
 	x->cwd = m.cwd && strlen(m.cwd) < BOX_PATH_MAX + 16 ? strdup(m.cwd) : NULL;
 	m.cwd = x->cwd;

@@ -14,6 +14,7 @@
  *	core.c     init's frames     -> execs.c   QUEUED, STARTED, DATA, EOF, EXIT
  *	                                          -> output.c, follow.c
  *	                             -> relay.c   (ids with KEEPER_REQUEST_BIT or WIRE_NET_BIT)
+ *	                             -> ctl.c     CTL: what the box asks for itself
  *	door.c     the door's frames -> relay.c; it is started by launcher.c
  *
  * Who is believed: init is the box, and the box is hostile. A frame that an honest init cannot
@@ -36,9 +37,11 @@
 #include "ev/ev.h"
 #include "keeper/events.h"
 #include "keeper/gate.h"
+#include "keeper/hold.h"
 #include "keeper/journal.h"
 #include "keeper/output.h"
 #include "keeper/relay.h"
+#include "keeper/state.h"
 #include "wire/hello.h"
 #include "wire/link.h"
 
@@ -50,6 +53,7 @@ struct keeper_exec;
 struct keeper_follow;
 struct keeper_subscription;
 struct keeper_door;
+struct keeper_ctl;
 struct keeper;
 
 /* Why the box must end. */
@@ -65,6 +69,7 @@ struct keeper_client {
 	struct keeper_client *next;
 	struct wire_link link;
 	struct keeper_gate gate;
+	struct keeper_hold hold;
 	struct keeper_follow *follows;		   /* owned */
 	struct keeper_relay *relays;		   /* owned by the keeper's table */
 	struct keeper_subscription *subscriptions; /* owned */
@@ -91,25 +96,26 @@ struct keeper {
 	/* A command has ended, and this is what it used. */
 	void (*on_used)(struct keeper *k, const struct exec_record *r);
 	/* NULL: init knows it of each command. Else: has the box lost a process to want of memory
-	 * since the last call? */
-	bool (*ran_out)(struct keeper *k);
-	/* Freezes or thaws the box, before `paused` changes; a refusal changes nothing. */
-	int (*on_pause)(struct keeper *k, bool on, struct err *e);
+	 * since the last call; is its disk full, or its workspace's? */
+	bool (*ran_out)(struct keeper *k), (*disk_full)(struct keeper *k);
+	/* Freezes or thaws the box; a refusal changes nothing. */
+	int (*on_freeze)(struct keeper *k, bool on, struct err *e);
+	void (*on_pause)(struct keeper *k); /* `paused` has changed */
 	/* Adds what the host knows of the box. */
 	void (*on_stats)(struct keeper *k, struct wire_stats *m);
 
 	struct wire_link init;
 	struct wire_peer init_peer;
 	uint64_t unknown_frames; /* of init's, of types that this Cove does not know */
-	bool linked, up;
-	bool stale;  /* init broke the protocol: it is not heard any more */
-	bool ending; /* no new requests; set by the owner */
-	bool paused;
-	uint64_t paused_ms;	/* monotonic: since when all stood still */
-	const char *end_cause;	/* of the box, where commands that it ends have the same */
-	uint64_t active_ms;	/* ev_now: the last request, or the end of the last command */
-	pid_t init_pid;		/* for STATUS */
-	uint64_t init_revision; /* the same; 0 until it said HELLO */
+	bool linked, up, stale;	 /* stale: init broke the protocol and is not heard any more */
+	bool ending;		 /* no new requests; set by the owner */
+	bool paused;		 /* by a person */
+	unsigned holds;		 /* clients that it is frozen for */
+	uint64_t frozen_ms;	 /* monotonic: since when it is */
+	const char *end_cause;	 /* of the box, where commands that it ends have the same */
+	uint64_t active_ms;	 /* ev_now: the last request, or the end of the last command */
+	pid_t init_pid;		 /* for STATUS */
+	uint64_t init_revision;	 /* the same; 0 until it said HELLO */
 	/* For STATUS: static, NULL before they are known. */
 	const char *ids, *storage, *network;
 	const char *walls; /* borrowed; lines */
@@ -141,6 +147,7 @@ struct keeper {
 	struct keeper_relays relays;
 	unsigned blocking;	  /* how many hold init */
 	struct keeper_door *door; /* borrowed; NULL: the box has no network */
+	struct keeper_ctl *ctl;	  /* borrowed; NULL: it may not ask for itself */
 	struct ev_defer reap;
 };
 
@@ -182,14 +189,6 @@ void keeper_client_fail_with(struct keeper_client *c, uint32_t id, enum err_kind
 void keeper_client_break(struct keeper_client *c, const char *what);
 /* After an uncredited frame was queued for a client: stops reading init if the client is behind. */
 void keeper_client_check_queue(struct keeper_client *c);
-/* state.c: what concerns the box as a whole. */
-void keeper_on_status(struct keeper_client *c, const struct wire_frame *f);
-void keeper_on_stats(struct keeper_client *c, const struct wire_frame *f);
-void keeper_on_pause(struct keeper_client *c, const struct wire_frame *f);
-void keeper_on_stop(struct keeper_client *c, const struct wire_frame *f);
-/* Is the box frozen? Answers the request if it is. */
-bool keeper_client_is_held_up(struct keeper_client *c, uint32_t id);
-
 /* The box is gone: answers OK, or the error, to everyone who sent STOP. */
 void keeper_answer_stops(struct keeper *k, const struct err *e);
 /* Writes what is queued for clients, waiting for slow ones at most so long. For the very end. */

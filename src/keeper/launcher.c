@@ -2,10 +2,10 @@
 #include "keeper/launcher.h"
 
 #include "base/child.h"
-#include "base/clock.h"
 #include "base/fd.h"
 #include "base/str.h"
 #include "filter/filter.h"
+#include "keeper/children.h"
 #include "store/net.h"
 
 #include <errno.h>
@@ -17,7 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
@@ -254,70 +253,6 @@ static void answer_start(struct launcher *u, const struct launcher_msg *asked)
 
 /* ---- what the door leaves behind ---- */
 
-/* Whatever has ended but the door itself, whose status is reap_door's: the second process of an
- * earlier door, and what a command that provides a secret left running. */
-static void reap_others(const struct launcher *u)
-{
-	struct signalfd_siginfo seen;
-	siginfo_t one = {0};
-
-	while (read(u->child_fd, &seen, sizeof(seen)) > 0)
-		;
-	while (waitid(P_ALL, 0, &one, WEXITED | WNOHANG | WNOWAIT) == 0 && one.si_pid > 0 &&
-	       one.si_pid != u->pid) {
-		(void)waitpid(one.si_pid, NULL, 0);
-		one.si_pid = 0;
-	}
-}
-
-static bool has_children(void)
-{
-	siginfo_t one;
-
-	return waitid(P_ALL, 0, &one, WEXITED | WNOHANG | WNOWAIT) == 0;
-}
-
-static void kill_children(void)
-{
-	char path[48], text[1024], *at = text;
-	ssize_t n;
-	int fd;
-
-	snprintf(path, sizeof(path), "/proc/self/task/%d/children", (int)getpid());
-	fd = fd_open(path, O_RDONLY);
-	n = fd < 0 ? 0 : fd_read_full(fd, text, sizeof(text) - 1);
-	fd_close(&fd);
-	text[n > 0 ? n : 0] = 0;
-	/* More than fit come with the next look. A child is ours until it is waited for, so its
-	 * number is no other process's; a number that was cut off is no child's to be sure of. */
-	for (char *end; (end = strchr(at, ' ')); at = end + 1) {
-		pid_t pid = (pid_t)strtol(at, NULL, 10);
-
-		if (pid > 0)
-			kill(pid, SIGKILL);
-	}
-}
-
-/* All processes below us come to us once their parents are gone. Until none is left: true, or so
- * long. */
-static bool await_children(const struct launcher *u, bool kills)
-{
-	struct pollfd p = {.fd = u->child_fd, .events = POLLIN};
-	uint64_t end = clock_mono_ms() + LAUNCHER_GRACE_MS, now;
-
-	for (;;) {
-		reap_others(u);
-		if (!has_children())
-			return true;
-		now = clock_mono_ms();
-		if (now >= end)
-			return false;
-		if (kills)
-			kill_children();
-		(void)poll(&p, 1, (int)(end - now));
-	}
-}
-
 /* The door's second process ends by itself once the first is gone. What then still runs is what a
  * command that provides a secret left there: it was the box's, and ends with it. One that cannot be
  * killed (another user's) is left, and its group is for a sweep. */
@@ -325,8 +260,8 @@ static void end_groups(struct launcher *u, bool keeper_ends)
 {
 	struct pollfd keeper = {.fd = u->keeper_fd, .events = POLLIN};
 
-	if (!await_children(u, false))
-		(void)await_children(u, true);
+	if (!children_await(u->child_fd, false))
+		(void)children_await(u->child_fd, true);
 	if (!u->c.box_group)
 		return;
 	if (u->has_group)
@@ -353,7 +288,9 @@ static _Noreturn void serve(struct launcher *u)
 		if (u->pid && p[1].revents)
 			reap_door(u, 0);
 		if (p[2].revents)
-			reap_others(u);
+			/* Not the door, whose status is reap_door's: the second process of an
+			 * earlier one, and what a command that provides a secret left running. */
+			children_reap(u->child_fd, u->pid);
 		r = launcher_receive(SOCK_FD, &n, &none);
 		launcher_gift_done(&none);
 		if (r < 0 || (r > 0 && n.type == LAUNCHER_END))
@@ -370,20 +307,6 @@ static _Noreturn void serve(struct launcher *u)
 	_exit(0);
 }
 
-/* Readable when a child has ended; whoever is orphaned below us is our child. -errno. */
-static int watch_children(void)
-{
-	sigset_t child;
-	int fd;
-
-	sigemptyset(&child);
-	sigaddset(&child, SIGCHLD);
-	if (prctl(PR_SET_CHILD_SUBREAPER, 1) < 0 || sigprocmask(SIG_BLOCK, &child, NULL) < 0)
-		return -errno;
-	fd = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
-	return fd < 0 ? -errno : fd;
-}
-
 static _Noreturn void be_launcher(int fd, pid_t keeper, const struct launcher_config *c)
 {
 	struct launcher u = {.c = *c, .pidfd = -1};
@@ -393,7 +316,7 @@ static _Noreturn void be_launcher(int fd, pid_t keeper, const struct launcher_co
 	if (cgroup_helper_close_others(&u.c.own_group, SOCK_FD + 1) < 0)
 		_exit(1);
 	u.keeper_fd = sys_pidfd_open(keeper);
-	u.child_fd = watch_children();
+	u.child_fd = children_watch();
 	if (u.child_fd < 0)
 		_exit(1);
 	prctl(PR_SET_NAME, "cove-launcher");

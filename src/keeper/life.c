@@ -11,6 +11,7 @@
 #include "store/removal.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,7 +54,9 @@ static int delete_box(struct keeper_life *l, struct err *e)
 
 	if (r < 0 || !l->trash[0])
 		return r;
-	return tree_remove_as(&l->ids, l->st.boxes_fd, l->trash, e);
+	/* Before it is unmounted: then nothing of it is written to disk on the way out. */
+	r = volume_drop(&l->volume, &l->ids, e);
+	return r < 0 ? r : tree_remove_as(&l->ids, l->st.boxes_fd, l->trash, e);
 }
 
 static void become_gone(struct keeper_life *l)
@@ -70,6 +73,7 @@ static void become_gone(struct keeper_life *l)
 	life_enter(l, LIFE_GONE);
 	keeper_meter_stop(l);
 	keeper_network_done(l);
+	keeper_ctl_done(&l->ctl);
 	keeper_disconnect(&l->k);
 	keeper_execs_interrupt(&l->k);
 	err_set(&e, ERR_INTERRUPTED, ECONNRESET, "box '%s' ended before this was done", l->k.name);
@@ -262,6 +266,9 @@ static void on_up(struct keeper *k)
 	int r;
 
 	life_enter(l, LIFE_UP);
+	if (keeper_life_renews(l))
+		fd_close(&(int){openat(l->box_fd, BOX_RENEWED_FILE,
+				       O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600)});
 	k->started_ms = ev.at_ms;
 	keeper_event(&l->k, &ev);
 	keeper_meter_start(l);
@@ -334,6 +341,13 @@ bool keeper_life_ran_out(struct keeper *k)
 	return lost;
 }
 
+bool keeper_life_disk_full(struct keeper *k)
+{
+	struct keeper_life *l = life_of(k);
+
+	return volume_is_full(&l->volume) || volume_is_full(&l->workspace);
+}
+
 static void on_init_exit(struct ev_child *c, int status)
 {
 	struct keeper_life *l = container(c, struct keeper_life, child);
@@ -393,6 +407,7 @@ static int undo_start(struct keeper_life *l)
 
 	life_enter(l, LIFE_GONE);
 	keeper_network_done(l);
+	keeper_ctl_done(&l->ctl);
 	keeper_disconnect(&l->k);
 	if (l->has_child) {
 		l->wall->kill(&l->box);

@@ -18,6 +18,7 @@
 #include "cgroup/cgroup.h"
 #include "cgroup/helper.h"
 #include "keeper/config.h"
+#include "keeper/ctl.h"
 #include "keeper/ended_io.h"
 #include "keeper/keeper.h"
 #include "keeper/listener.h"
@@ -51,7 +52,7 @@ struct keeper_life {
 	struct cgroup_helper own_group; /* the keeper's */
 	bool has_own_group;
 	struct volume volume;
-	struct volume workspace; /* of a named one: only its stat_fd and bytes */
+	struct volume workspace; /* of a named one: what measures it */
 	struct proc_files proc_files;
 	struct ended_io ended_io;
 	struct yield yield;
@@ -63,6 +64,7 @@ struct keeper_life {
 	struct wall_host host; /* ids and cgroup for the wall */
 	struct wall_box box;
 	struct keeper_network network;
+	struct keeper_ctl ctl; /* k.ctl, where the box may ask */
 	struct ev_child child; /* init */
 	bool has_child;
 	bool killed; /* SIGKILL was sent to it */
@@ -84,10 +86,14 @@ int keeper_life_run(struct keeper_config *config, int client_fd);
 /* start.c: all steps up to a running init and a link to it. What was made before a failure is in
  * *l, and keeper_life_release gives it back. */
 int keeper_life_start(struct keeper_life *l, struct err *e);
+/* Has init to make anew what the box's spec says? Until it has once been up. */
+bool keeper_life_renews(const struct keeper_life *l);
 /* Gives back socket, cgroup, ids, and the volume of a kept box. Idempotent. */
 void keeper_life_release(struct keeper_life *l);
 /* For keeper.h, where a wall has no groups for commands. */
 bool keeper_life_ran_out(struct keeper *k);
+/* For keeper.h, where a quota bounds the disk. */
+bool keeper_life_disk_full(struct keeper *k);
 /* Ends the box, in whatever state it is. */
 void keeper_life_end(struct keeper_life *l, const struct keeper_end *end);
 
@@ -120,5 +126,5 @@ void keeper_network_done(struct keeper_life *l);
 void keeper_meter_init(struct keeper_life *l);
 void keeper_meter_start(struct keeper_life *l);
 void keeper_meter_stop(struct keeper_life *l);
-/* A paused box goes on, so that it can end. */
+/* A frozen box goes on, so that it can end. */
 void keeper_meter_thaw(struct keeper_life *l);

@@ -9,6 +9,7 @@
 #include "base/str.h"
 #include "keeper/life.h"
 #include "keeper/mounts.h"
+#include "storage/pool.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -165,7 +166,7 @@ static int asked_storage(struct keeper_life *l, const struct storage_place *p,
 
 	if (!ops)
 		return err_set(e, ERR_INVALID, EINVAL,
-			       "there is no storage '%s': plain, loop or tmpfs", s->storage);
+			       "there is no storage '%s': plain, loop, tmpfs or pool", s->storage);
 	if (ops->flags & STORAGE_MEMORY && s->persistence == PERSIST_BOX)
 		return err_set(e, ERR_INVALID, EINVAL,
 			       "--storage %s with persistence 'box': its writes would not survive "
@@ -210,6 +211,11 @@ static int fitting_storage(struct keeper_life *l, const struct storage_place *p,
 	*ret = &storage_plain;
 	if (*limit == 0)
 		return 0;
+	/* Its limits reserve nothing, so that none has to be smaller than what is free. */
+	if (l->ids.kind == IDS_RANGE && pool_is_ready(p->home_fd)) {
+		*ret = &storage_pool;
+		return 0;
+	}
 	if (storage_loop.check(p, &l->ids, &why) < 0)
 		return not_kept(l, LIMIT_DISK, why.msg, e);
 	if (bytes == 0)
@@ -277,9 +283,13 @@ int keeper_limits_open_volume(struct keeper_life *l, struct err *e)
 	if (r < 0)
 		return r;
 	l->k.storage = ops->name;
+	if (ops->flags & STORAGE_QUOTA) {
+		l->k.disk_full = keeper_life_disk_full;
+		keeper_note(&l->k, "inodes: their number is bounded only by the bytes they take");
+	}
 	if (s->limits[LIMIT_DISK] == 0)
 		return 0;
-	if (s->workspace_dir)
+	if (s->workspace_dir && !s->workspace_copy)
 		note_host_dir(l, s->workspace_dir);
 	for (size_t i = 0; i < s->mount_count; i++)
 		if (s->mounts[i].src[0] == '/' && !s->mounts[i].read_only)

@@ -129,6 +129,42 @@ static void on_stats(struct keeper *k, struct wire_stats *m)
 	add_helpers(l, m);
 }
 
+/* Is something going on that keeps an idle box from its end? */
+static bool is_active(const struct keeper *k)
+{
+	return keeper_is_frozen(k) || k->running_execs > 0 ||
+	       k->relays.count[RELAY_FILE] + k->relays.count[RELAY_PORT] > 0;
+}
+
+static void read_disk(const struct keeper_life *l, const struct volume *v, struct keeper_disk *ret)
+{
+	struct volume_usage now;
+
+	volume_usage(v, &now);
+	*ret = (struct keeper_disk){.is_there = v->stat_fd >= 0,
+				    .bytes = now.bytes,
+				    .limit_bytes = keeper_limits_disk(l, v)};
+}
+
+static uint64_t left_until(uint64_t now, uint64_t end)
+{
+	return end > now ? end - now : 0;
+}
+
+static void on_budget(struct keeper *k, struct keeper_budget *ret)
+{
+	struct keeper_life *l = life_of(k);
+	uint64_t idle_ms = l->config.spec.limits[LIMIT_IDLE], now = ev_now(l->ev);
+
+	if (l->ttl.armed)
+		ret->ttl_left_ms = left_until(now, l->ttl.at_ms);
+	if (idle_ms)
+		ret->idle_left_ms =
+			is_active(k) ? idle_ms : left_until(now, k->active_ms + idle_ms);
+	read_disk(l, &l->volume, &ret->own);
+	read_disk(l, &l->workspace, &ret->workspace);
+}
+
 /* ---- letting others go first ---- */
 
 enum { BUSY_WATCH_MS = 1000 };
@@ -161,7 +197,7 @@ static void on_busy(struct ev_timer *t)
 	struct keeper_life *l = container(t, struct keeper_life, busy);
 	uint64_t passed_ms = ev_now(l->ev) - l->busy_ms;
 
-	if (l->k.paused)
+	if (keeper_is_frozen(&l->k))
 		return;
 	look_busy(l, cgroup_cpu_us(&l->cgroup));
 	if (passed_ms < BUSY_WATCH_MS)
@@ -218,7 +254,7 @@ static void on_exec(struct keeper *k)
 static void on_refresh(struct ev_timer *t)
 {
 	struct keeper_life *l = container(t, struct keeper_life, refresh);
-	unsigned wait_ms = l->k.paused ? 0 : refresh(l);
+	unsigned wait_ms = keeper_is_frozen(&l->k) ? 0 : refresh(l);
 
 	if (wait_ms)
 		ev_timer_set(l->ev, t, wait_ms);
@@ -234,15 +270,11 @@ static int freeze(struct keeper_life *l, bool on, struct err *e)
 	return l->wall->freeze(&l->box, on, e);
 }
 
-static int on_pause(struct keeper *k, bool on, struct err *e)
+static int on_freeze(struct keeper *k, bool on, struct err *e)
 {
-	struct err missed = {0};
 	struct keeper_life *l = life_of(k);
 	int r = freeze(l, on, e);
 
-	/* Who lists boxes reads it there; a box that is paused is so, whether or not it shows. */
-	if (r == 0 && record_set_paused(l->lock_fd, on, &missed) < 0)
-		keeper_note(k, "shown as %s: %s", on ? "running" : "paused", missed.msg);
 	if (r == 0 && !on) {
 		yield_skip(&l->yield, ev_now(l->ev), cgroup_cpu_us(&l->cgroup));
 		ev_timer_set(l->ev, &l->refresh, 0);
@@ -250,13 +282,23 @@ static int on_pause(struct keeper *k, bool on, struct err *e)
 	return r;
 }
 
+/* Who lists boxes reads it there; a box that is paused is so, whether or not it shows. */
+static void on_pause(struct keeper *k)
+{
+	struct err missed = {0};
+
+	if (record_set_paused(life_of(k)->lock_fd, k->paused, &missed) < 0)
+		keeper_note(k, "shown as %s: %s", k->paused ? "running" : "paused", missed.msg);
+}
+
 void keeper_meter_thaw(struct keeper_life *l)
 {
 	struct err e;
 
-	if (!l->k.paused)
+	if (!keeper_is_frozen(&l->k))
 		return;
 	l->k.paused = false;
+	l->k.holds = 0;
 	if (freeze(l, false, &e) < 0)
 		keeper_note(&l->k, "%s", e.msg);
 }
@@ -288,8 +330,7 @@ static void on_idle_time(struct ev_timer *t)
 
 	if (l->state != LIFE_UP)
 		return;
-	if (k->paused || k->relays.count[RELAY_FILE] + k->relays.count[RELAY_PORT] > 0 ||
-	    k->running_execs > 0)
+	if (is_active(k))
 		k->active_ms = now;
 	if (now >= k->active_ms + idle_ms)
 		expire(l, "idle");
@@ -311,6 +352,8 @@ void keeper_meter_start(struct keeper_life *l)
 void keeper_meter_init(struct keeper_life *l)
 {
 	l->k.on_stats = on_stats;
+	l->ctl.on_budget = on_budget;
+	l->k.on_freeze = on_freeze;
 	l->k.on_pause = on_pause;
 	l->k.on_exec = on_exec;
 	l->k.on_used = on_used;

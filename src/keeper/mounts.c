@@ -12,6 +12,7 @@
 #include "base/fd.h"
 #include "base/path.h"
 #include "base/str.h"
+#include "store/layer.h"
 #include "store/own.h"
 #include "store/workspace.h"
 
@@ -19,6 +20,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -71,6 +73,39 @@ static int larger_disk(struct keeper_mounts *m, const struct spec *s, uint64_t b
 	return 0;
 }
 
+/* The layers below a stacked workspace, top first. */
+static int find_stacked(struct keeper_mounts *m, const struct state *st,
+			const struct workspace_stack *w, struct err *e)
+{
+	char path[BOX_PATH_MAX];
+
+	m->stacked = w->count ? calloc(w->count, sizeof(*m->stacked)) : NULL;
+	if (w->count && !m->stacked)
+		return err_errno(e, ENOMEM, "open the workspace");
+	for (size_t i = w->count; i > 0; i--) {
+		int r = layer_root(st, w->layers[i - 1], path, sizeof(path));
+		char *copy = r == 0 ? strdup(path) : NULL;
+
+		if (!copy)
+			return err_set(e, r < 0 ? ERR_DAMAGED : ERR_FULL, r < 0 ? -r : ENOMEM,
+				       "a layer that the workspace stands on is gone (%.12s)",
+				       w->layers[i - 1]);
+		m->stacked[m->stacked_count++] = (struct wall_lower){.path = copy, .owned = true};
+	}
+	return 0;
+}
+
+/* What the box writes lies above them, in the workspace's volume or directory. */
+static void make_stacked(const struct keeper_mounts *m, struct wall_mount *w)
+{
+	if (!m->stacked)
+		return;
+	w->lowers = m->stacked;
+	w->lower_count = m->stacked_count;
+	w->upper = ".";
+	w->upper_in_src = !w->volume;
+}
+
 static int open_named(struct keeper_mounts *m, const struct spec *s, struct state *st,
 		      struct err *e)
 {
@@ -99,7 +134,9 @@ static int open_named(struct keeper_mounts *m, const struct spec *s, struct stat
 	}
 	m->workspace_fd = use.root_fd;
 	m->volume = use.volume;
-	return 0;
+	r = find_stacked(m, st, &use.stack, e);
+	workspace_stack_done(&use.stack);
+	return r;
 }
 
 /* Root gives a box the rights of the directory's owner in it. One that is somebody else's now was
@@ -164,6 +201,15 @@ static int open_host_dir(struct keeper_mounts *m, const struct state *st, const 
 	return 0;
 }
 
+/* Nothing reaches the directory, so nothing in it has to be kept from the box (pins.c). */
+static void make_copy(struct keeper_mounts *m, struct wall_mount *w)
+{
+	m->copied = (struct wall_lower){.path = m->workspace, .uid = w->uid, .gid = w->gid};
+	w->lowers = &m->copied;
+	w->lower_count = 1;
+	w->upper = WORKSPACE_COPY;
+}
+
 static int add_workspace(struct keeper_mounts *m, const struct spec *s, struct state *st,
 			 struct err *e)
 {
@@ -178,8 +224,11 @@ static int add_workspace(struct keeper_mounts *m, const struct spec *s, struct s
 		return r;
 	if (m->volume.mount_fd >= 0)
 		w.volume = &m->volume;
+	if (s->workspace_copy)
+		make_copy(m, &w);
+	make_stacked(m, &w);
 	m->list[m->count++] = w;
-	return s->workspace || s->trust_dir
+	return s->workspace || s->trust_dir || s->workspace_copy
 		       ? 0
 		       : keeper_pins_add(m, m->workspace_fd, &m->list[m->count - 1], e);
 }
@@ -203,7 +252,9 @@ static int add_mount(struct keeper_mounts *m, const struct spec *s, const struct
 				       "workspace; give an "
 				       "absolute path or --workspace",
 				       given->src);
-		r = workspace_open_source(m->workspace_fd, given->src, &fd, e);
+		/* Of one above layers only the box has the whole. */
+		w.beneath_dst = m->stacked != NULL;
+		r = m->stacked ? 0 : workspace_open_source(m->workspace_fd, given->src, &fd, e);
 		if (r == 0 && !s->workspace)
 			r = own_refuse_fd(st, given->src, fd, e);
 		if (r < 0)
@@ -227,6 +278,8 @@ void keeper_mounts_init(struct keeper_mounts *m)
 	m->workspace[0] = m->note[0] = 0;
 	m->workspace_fd = -1;
 	m->volume = VOLUME_NONE;
+	m->stacked = NULL;
+	m->stacked_count = 0;
 }
 
 int keeper_mounts_make(struct keeper_mounts *m, const struct keeper_config *c, struct state *st,
@@ -244,4 +297,8 @@ void keeper_mounts_done(struct keeper_mounts *m)
 	fd_close(&m->workspace_fd);
 	volume_done(&m->volume);
 	keeper_pins_done(m);
+	for (size_t i = 0; i < m->stacked_count; i++)
+		free((char *)(uintptr_t)m->stacked[i].path);
+	free(take_ptr(m->stacked));
+	m->stacked_count = 0;
 }

@@ -21,10 +21,11 @@ struct keeper_mounts {
 		bool read_only;	   /* or a parent of such */
 	} pins[WALL_PINS_MAX];
 	size_t pin_count;
-	char note[320]; /* "disk: ..." where its workspace is not bounded so, or empty */
+	struct wall_lower *stacked; /* owned, as their paths: below a stacked workspace */
+	size_t stacked_count;
+	struct wall_lower copied; /* the host directory below a copy of it */
+	char note[320];		  /* "disk: ..." where its workspace is not bounded so, or empty */
 };
-
-#define WORKSPACE_DST "/workspace"
 
 /* None, so that keeper_mounts_done has nothing to do. */
 void keeper_mounts_init(struct keeper_mounts *m);

@@ -13,27 +13,13 @@
 #include "base/fd.h"
 #include "base/path.h"
 #include "keeper/mounts.h"
+#include "store/guarded.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-
-static const struct {
-	const char *parent; /* NULL: the directory itself */
-	const char *path;
-	bool file_only;
-} guarded[] = {
-	{NULL, ".git", true}, /* of a worktree: it names the repository */
-	{".git", ".git/hooks", false},	{".git", ".git/config", false}, {NULL, ".husky", false},
-	{NULL, ".vscode", false},	{NULL, ".idea", false},		{NULL, ".zed", false},
-	{NULL, ".devcontainer", false}, {NULL, ".exrc", false},		{NULL, ".nvim.lua", false},
-	{NULL, ".envrc", false},	{NULL, ".claude", false},	{NULL, ".mcp.json", false},
-	{NULL, ".cursor", false},	{NULL, ".codex", false},	{NULL, ".gemini", false},
-	{NULL, ".bashrc", false},	{NULL, ".bash_profile", false}, {NULL, ".profile", false},
-	{NULL, ".zshrc", false},	{NULL, ".zshenv", false},	{NULL, ".ssh", false},
-};
 
 /* Not through a link, and a directory or a file. */
 static bool look(int dir_fd, const char *path, struct stat *ret)
@@ -85,17 +71,16 @@ int keeper_pins_add(struct keeper_mounts *m, int dir_fd, const struct wall_mount
 	struct stat st;
 	int r = 0;
 
-	for (size_t i = 0; i < sizeof(guarded) / sizeof(guarded[0]) && r == 0; i++) {
-		const char *in = guarded[i].parent;
+	for (const struct guarded *g = guarded_list; g->path && r == 0; g++) {
+		const char *in = g->parent;
 
-		if (!look(dir_fd, guarded[i].path, &st) ||
-		    (guarded[i].file_only && !S_ISREG(st.st_mode)))
+		if (!look(dir_fd, g->path, &st) || (g->file_only && !S_ISREG(st.st_mode)))
 			continue;
 		if (in && (!parent || strcmp(in, parent) != 0) && look(dir_fd, in, &st))
 			r = pin(m, of, in, false, e);
 		parent = in ? in : parent;
 		if (r == 0)
-			r = pin(m, of, guarded[i].path, true, e);
+			r = pin(m, of, g->path, true, e);
 	}
 	return r;
 }

@@ -23,10 +23,10 @@ struct keeper_relay {
 	} asker, answerer;
 };
 
-#define BIT(type) (1u << (type))
+#define BIT(type) (1ull << (type))
 #define BYTES	  (BIT(WIRE_DATA) | BIT(WIRE_EOF) | BIT(WIRE_CREDIT))
 #define ANSWER	  (BIT(WIRE_OK) | BIT(WIRE_ERROR))
-_Static_assert(WIRE_TYPE_COUNT <= 32, "a frame type is a bit");
+_Static_assert(WIRE_TYPE_COUNT <= 64, "a frame type is a bit");
 
 #define CANCEL BIT(WIRE_CANCEL)
 #define ENTRY  BIT(WIRE_ENTRY)
@@ -37,7 +37,7 @@ _Static_assert(WIRE_TYPE_COUNT <= 32, "a frame type is a bit");
 static const struct relay_rule {
 	enum wire_type asks;
 	enum keeper_relay_party asker, answerer;
-	uint32_t from_asker, from_answerer; /* types of frames */
+	uint64_t from_asker, from_answerer; /* types of frames */
 	bool is_conn;	  /* OK is its start; it has one EOF each way */
 	unsigned max;	  /* in the box; 0: as many as clients may ask */
 	const char *what; /* there are too many of */
@@ -345,7 +345,7 @@ static void pass_known(struct keeper *k, enum keeper_relay_party from, const str
 {
 	struct keeper_relay *r = find(k, f->id);
 	bool by_init = !(f->id & KEEPER_REQUEST_BIT);
-	uint32_t may = 0;
+	uint64_t may = 0;
 
 	for (size_t i = 0; i < RELAY_KIND_COUNT; i++) {
 		if ((rules[i].asker == PARTY_INIT) != by_init)

@@ -16,6 +16,7 @@
 #include "keeper/life.h"
 #include "keeper/mounts.h"
 #include "keeper/oom.h"
+#include "keeper/saver.h"
 #include "store/record.h"
 
 #include <errno.h>
@@ -32,7 +33,7 @@
 
 enum {
 	INIT_BYTES_MAX = 16 << 20,
-	INIT_ARGS_MAX = 24 + 2 * (SPEC_ENV_MAX + SPEC_MOUNT_MAX + NETWORK_ENV_COUNT)
+	INIT_ARGS_MAX = 26 + 2 * (2 * SPEC_ENV_MAX + SPEC_MOUNT_MAX + NETWORK_ENV_COUNT)
 };
 
 #ifndef MFD_EXEC
@@ -150,6 +151,12 @@ static void args_add(struct init_args *a, const char *option, const char *value)
 		a->argv[a->count++] = value;
 }
 
+bool keeper_life_renews(const struct keeper_life *l)
+{
+	return l->config.spec.renew &&
+	       faccessat(l->box_fd, BOX_RENEWED_FILE, F_OK, AT_SYMLINK_NOFOLLOW) < 0;
+}
+
 static bool is_strict(const struct keeper_life *l)
 {
 	return l->config.spec.strict || !(l->wall->info->flags & WALL_ROOT_INSIDE);
@@ -161,8 +168,8 @@ static int args_make(struct init_args *a, struct keeper_life *l, const struct ke
 	const struct spec *s = &l->config.spec;
 	bool is_single = l->ids.kind == IDS_SINGLE;
 	/* With one id there is no choice; init refuses a user that the caller asks for. */
-	const char *user = s->user ? s->user : is_single ? NULL : l->config.image_user;
-	const char *cwd = s->cwd ? s->cwd : m->workspace[0] ? WORKSPACE_DST : NULL;
+	const char *user = s->user ? s->user : is_single ? NULL : s->base_user;
+	const char *cwd = s->cwd ? s->cwd : m->workspace[0] ? WORKSPACE_DST : s->base_cwd;
 	struct cgroup_limits grouped = keeper_limits_grouped(l);
 
 	args_add(a, "cove-init", NULL);
@@ -170,18 +177,24 @@ static int args_make(struct init_args *a, struct keeper_life *l, const struct ke
 		args_add(a, "--user", user);
 	if (cwd)
 		args_add(a, "--cwd", cwd);
+	if (cwd && cwd == s->base_cwd)
+		args_add(a, "--make-cwd", NULL);
 	if (is_single)
 		args_add(a, "--single", NULL);
 	if (is_strict(l))
 		args_add(a, "--strict", NULL);
 	if (s->one_shot)
 		args_add(a, "--once", NULL);
+	if (keeper_life_renews(l))
+		args_add(a, "--renew", NULL);
 	/* What init has to know of limits, to say what was hit. */
 	if (l->volume.bytes > 0) {
 		snprintf(a->disk, sizeof(a->disk), "%" PRIu64, l->volume.bytes);
 		args_add(a, "--disk-limit", a->disk);
 		if (m->volume.mount_fd >= 0)
 			args_add(a, "--disk", WORKSPACE_DST);
+		if (l->volume.ops->flags & STORAGE_QUOTA)
+			args_add(a, "--disk-quota", NULL);
 	}
 	if (s->limits[LIMIT_PIDS] && keeper_limits_hold(l, LIMIT_PIDS)) {
 		snprintf(a->pids, sizeof(a->pids), "%" PRIu64, s->limits[LIMIT_PIDS]);
@@ -198,8 +211,12 @@ static int args_make(struct init_args *a, struct keeper_life *l, const struct ke
 	/* Of two the later wins. */
 	if (!s->ptrace) /* which finding leaks needs: a program that tries would fail at its end */
 		args_add(a, "--env", "LSAN_OPTIONS=detect_leaks=0");
+	if (l->k.ctl)
+		args_add(a, "--ctl", WIRE_CTL_SOCKET);
 	for (size_t i = 0; i < NETWORK_ENV_COUNT && l->network.cert; i++)
 		args_add(a, "--env", keeper_network_env[i]);
+	for (size_t i = 0; i < s->base_env_count; i++)
+		args_add(a, "--env", s->base_env[i]);
 	for (size_t i = 0; i < s->env_count; i++)
 		args_add(a, "--env", s->env[i]);
 	for (size_t i = 0; i < s->mount_count; i++) {
@@ -222,6 +239,7 @@ struct ready {
 	struct wall_config config;
 	char box_dir[sizeof(((struct state *)0)->home) + BOX_NAME_MAX + 8];
 	char program[BOX_PATH_MAX]; /* of the wall */
+	int ctl_fd;		    /* owned */
 };
 
 /* From here on the keeper does only what it has to for a box that runs; it has not yet heard a word
@@ -236,7 +254,11 @@ static int confine(struct keeper_life *l, struct err *e)
 		.boxes_fd = l->st.boxes_fd,
 		.box_fd = l->box_fd,
 		.run_fd = l->st.run_fd,
-		.volume_fd = l->volume.throw_away ? l->volume.stat_fd : -1,
+		.volume_fd = l->volume.pool.dir_fd >= 0 ? l->volume.pool.dir_fd
+			     : l->volume.throw_away	? l->volume.stat_fd
+							: -1,
+		.volumes_fd = l->volume.pool.all_fd,
+		.workspace_fd = l->workspace.pool.used_fd >= 0 ? l->workspace.stat_fd : -1,
 	};
 	int r = confine_keeper(&c, e);
 
@@ -245,10 +267,34 @@ static int confine(struct keeper_life *l, struct err *e)
 	return r < 0 ? r : 0;
 }
 
-/* Does the wall open something of the box's for the keeper that one who is confined cannot? */
+/* Is there something to do, once init runs, that one who is confined cannot? */
 static bool needs_init(const struct keeper_life *l)
 {
-	return l->ids.kind == IDS_SUBORDINATE || l->volume.ops->flags & STORAGE_MEMORY;
+	return l->ids.kind == IDS_SUBORDINATE || l->volume.ops->flags & STORAGE_MEMORY ||
+	       l->volume.pool.eased;
+}
+
+/* Of a box that may ask for snapshots of itself. */
+static int start_saver(struct keeper_life *l, struct err *e)
+{
+	const struct saver_config c = {.program = l->config.save_path,
+				       .home = l->st.home,
+				       .run = l->st.run,
+				       .box = l->config.spec.name,
+				       .keep = l->ctl.may.snapshots,
+				       .own_group = l->own_group};
+	int fd, r;
+
+	if (!l->k.ctl || !l->ctl.may.snapshots)
+		return 0;
+	if (!c.program)
+		return err_set(e, ERR_UNSUPPORTED, ENOENT,
+			       "the program cove-save is missing: install Cove again");
+	r = saver_start(&c, &fd, e);
+	if (r < 0)
+		return r;
+	r = keeper_ctl_take_saver(&l->k, fd);
+	return r < 0 ? err_errno(e, -r, "watch the saver") : 0;
 }
 
 /* The keeper's own work, beside the new process. */
@@ -265,6 +311,8 @@ static int prepare_keeper(struct keeper_life *l, struct err *e)
 	keeper_limits_join_own_group(l);
 	if (r == 0)
 		r = keeper_network_start(l, e);
+	if (r == 0)
+		r = start_saver(l, e);
 	if (r == 0)
 		r = keeper_load(&l->k, e);
 	if (r == 0 && !l->config.visit)
@@ -291,6 +339,28 @@ static int find_program(const struct keeper_life *l, char ret[BOX_PATH_MAX], str
 		       : err_errno(e, ENAMETOOLONG, "find the wall's program");
 }
 
+/* What the box may ask for itself; nothing in a visit, in which nothing of it runs. */
+static int prepare_ctl(struct keeper_life *l, int *ret_fd, struct err *e)
+{
+	const struct spec *s = &l->config.spec;
+	int r = wire_ctl_set_parse(s->ctl, &l->ctl.may, e);
+
+	if (r < 0 || !l->ctl.may.verbs || l->config.visit)
+		return r;
+	if (!(l->wall->info->flags & WALL_CTL))
+		return err_set(e, ERR_UNSUPPORTED, ENOTSUP,
+			       "--ctl: a box behind wall '%s' cannot be given cove-ctl",
+			       l->wall->info->name);
+	*ret_fd = l->config.ctl_path ? fd_open(l->config.ctl_path, O_RDONLY) : -1;
+	if (*ret_fd < 0)
+		return err_set(e, ERR_UNSUPPORTED, ENOENT,
+			       "the program cove-ctl is missing: install Cove again");
+	l->ctl.spec = s;
+	l->ctl.saver_fd = -1;
+	l->k.ctl = &l->ctl;
+	return 0;
+}
+
 static int configure_wall(struct keeper_life *l, struct ready *r, int init_fd, struct err *e)
 {
 	const uint64_t *limits = l->config.spec.limits;
@@ -304,6 +374,8 @@ static int configure_wall(struct keeper_life *l, struct ready *r, int init_fd, s
 		    buf_printf(&l->k.pinned, "%s\n", r->mounts.pins[i].dst) < 0)
 			rc = err_errno(e, ENOMEM, "list what is read-only");
 	if (rc == 0)
+		rc = prepare_ctl(l, &r->ctl_fd, e);
+	if (rc == 0)
 		rc = keeper_network_prepare(l, e);
 	if (rc == 0)
 		rc = args_make(&r->args, l, &r->mounts, e);
@@ -316,7 +388,8 @@ static int configure_wall(struct keeper_life *l, struct ready *r, int init_fd, s
 		.name = l->config.spec.name,
 		.layer = &l->volume,
 		.box_dir = r->box_dir,
-		.image_root = l->config.image_root,
+		.lowers = l->config.lowers,
+		.lower_count = l->config.lower_count,
 		.image_is_host = l->config.image_is_host,
 		.throw_away = l->config.spec.one_shot,
 		.strict = is_strict(l),
@@ -327,7 +400,10 @@ static int configure_wall(struct keeper_life *l, struct ready *r, int init_fd, s
 		.net = {.on = l->network.cert, .trust_pem = l->network.cert},
 		.mounts = r->mounts.list,
 		.mount_count = r->mounts.count,
+		.secrets = l->config.secrets,
+		.secret_count = l->config.secret_count,
 		.init_fd = init_fd,
+		.ctl_fd = r->ctl_fd,
 		.init_argv = (char *const *)(uintptr_t)r->args.argv,
 		.program = r->program,
 		.state_dir = l->st.home,
@@ -348,10 +424,12 @@ static int start_wall(struct keeper_life *l, struct ready *r, struct err *e)
 	rc = l->wall->begin(&r->config, &l->box, e);
 	if (rc == 0)
 		rc = l->wall->finish(&l->box, e);
+	l->workspace = volume_take_measure(&r->mounts.volume);
 	if (rc == 0)
 		rc = prepare_keeper(l, e);
 	if (rc == 0)
 		rc = l->wall->await(&l->box, e);
+	keeper_config_forget(&l->config);
 	if (rc < 0)
 		l->wall->abort(&l->box);
 	return rc;
@@ -361,17 +439,18 @@ static int start_init(struct keeper_life *l, struct err *e)
 {
 	autofree struct ready *ready = calloc(1, sizeof(*ready));
 	const char *line = l->box.report.missing;
+	bool is_free;
 	int r;
 
 	if (!ready)
 		return err_errno(e, ENOMEM, "start the box");
 	keeper_mounts_init(&ready->mounts);
+	ready->ctl_fd = -1;
 	r = start_wall(l, ready, e);
 	for (size_t i = 0; i < ready->args.made_count; i++)
 		free(ready->args.made[i]);
-	l->workspace.stat_fd = take_fd(ready->mounts.volume.stat_fd);
-	l->workspace.bytes = ready->mounts.volume.bytes;
 	keeper_mounts_done(&ready->mounts);
+	fd_close(&ready->ctl_fd);
 	fd_close(&l->st.workspaces_fd);
 	fd_close(&l->volume.mount_fd); /* the box has it now */
 	if (r < 0)
@@ -389,7 +468,10 @@ static int start_init(struct keeper_life *l, struct err *e)
 		return err_errno(e, -r, "watch the box's first process");
 	}
 	l->has_child = true;
-	r = needs_init(l) ? confine(l, e) : 0;
+	is_free = needs_init(l);
+	r = volume_tighten(&l->volume, e);
+	if (r == 0 && is_free)
+		r = confine(l, e);
 	if (r < 0)
 		return r;
 	r = keeper_connect(&l->k, l->box.rfd, l->box.wfd);
@@ -484,7 +566,7 @@ void keeper_life_release(struct keeper_life *l)
 		if (cgroup_end(&l->cgroup, l->cgroup_name, &e) < 0)
 			keeper_note(&l->k, "%s", e.msg);
 	}
-	if (!l->volume.throw_away) /* or last of all: no caller has to wait for that */
+	if (!l->volume.throw_away && !l->remove) /* or last of all: no caller waits for that */
 		volume_done(&l->volume);
 	volume_done(&l->workspace);
 	fd_close(&l->range_fd);

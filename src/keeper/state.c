@@ -5,9 +5,14 @@
  * it: a new command, a file operation or a signal is refused with the remedy. What was asked before
  * goes on when it is resumed, and a client of a running command may still type: its bytes wait, up
  * to their credit. Looking at it, following output, ending and deleting it work as ever.
+ *
+ * A hold freezes the box for one connection, for the moment a copy of its files takes, and ends
+ * with that connection however that ends, or after KEEPER_HOLD_MS. To everybody else the box is
+ * running, and only slow: what is asked of it waits in init's socket. A box that a person paused
+ * stays so when a hold is over, and one that is resumed meanwhile goes on when it is.
  */
 #include "base/clock.h"
-#include "base/limits.h"
+#include "base/limits_snapshot.h"
 #include "keeper/door.h"
 #include "keeper/exec.h"
 
@@ -36,9 +41,8 @@ void keeper_on_status(struct keeper_client *c, const struct wire_frame *f)
 	keeper_client_sent(c, wire_status_encode(&c->link.out, f->id, 0, &m));
 }
 
-void keeper_on_stats(struct keeper_client *c, const struct wire_frame *f)
+void keeper_stats_read(struct keeper *k, struct wire_stats *ret)
 {
-	struct keeper *k = c->k;
 	struct wire_stats m = {
 		.uptime_ms = k->started_ms ? clock_wall_since_ms(k->started_ms) : 0,
 		.paused = k->paused,
@@ -55,10 +59,23 @@ void keeper_on_stats(struct keeper_client *c, const struct wire_frame *f)
 	/* Before Linux 6.11 a refused fork counts in the group of the command only. */
 	if (m.pids_hits < k->pids_execs)
 		m.pids_hits = k->pids_execs;
+	*ret = m;
+}
+
+void keeper_on_stats(struct keeper_client *c, const struct wire_frame *f)
+{
+	struct wire_stats m;
+
+	keeper_stats_read(c->k, &m);
 	keeper_client_sent(c, wire_stats_encode(&c->link.out, f->id, 0, &m));
 }
 
-bool keeper_client_is_held_up(struct keeper_client *c, uint32_t id)
+bool keeper_is_frozen(const struct keeper *k)
+{
+	return k->paused || k->holds > 0;
+}
+
+bool keeper_client_is_paused(struct keeper_client *c, uint32_t id)
 {
 	if (c->k->paused)
 		keeper_client_fail_with(c, id, ERR_CONFLICT, "box '%s' is paused: cove resume %s",
@@ -66,38 +83,113 @@ bool keeper_client_is_held_up(struct keeper_client *c, uint32_t id)
 	return c->k->paused;
 }
 
-static int pause_box(struct keeper *k, bool on, const char *by, struct err *e)
+static int freeze_box(struct keeper *k, bool on, struct err *e)
 {
 	uint64_t now = clock_mono_ms();
-	struct wire_pause m = {.for_ms = now - k->paused_ms};
-	struct event ev = {.kind = on ? EVENT_PAUSE : EVENT_RESUME,
-			   .at_ms = clock_wall_ms(),
-			   .box = k->name,
-			   .by = by[0] ? by : NULL};
+	struct wire_pause m = {.for_ms = now - k->frozen_ms};
 	int r;
 
-	if (k->ending || !k->linked)
-		return err_set(e, ERR_CONFLICT, EBUSY, "box '%s' is ending", k->name);
-	if (on == k->paused)
-		return 0;
 	/* It is in init's socket before init moves, so that no timeout of a command comes first.
 	 * Should it not thaw, the rest comes the next time. */
 	if (!on) {
 		keeper_sent_init(k, wire_pause_encode(&k->init.out, 0, 0, &m));
 		wire_link_push(&k->init);
-		k->paused_ms = now;
+		k->frozen_ms = now;
 	}
-	r = k->on_pause
-		    ? k->on_pause(k, on, e)
+	r = k->on_freeze
+		    ? k->on_freeze(k, on, e)
 		    : err_set(e, ERR_UNSUPPORTED, ENOTSUP, "box '%s' cannot be paused", k->name);
 	if (r < 0)
 		return r;
-	k->paused = on;
 	if (on)
-		k->paused_ms = clock_mono_ms();
+		k->frozen_ms = clock_mono_ms();
 	keeper_execs_pause(k, on);
-	keeper_event(k, &ev);
 	return 0;
+}
+
+static void set_paused(struct keeper *k, bool on, const char *by)
+{
+	struct event ev = {.kind = on ? EVENT_PAUSE : EVENT_RESUME,
+			   .at_ms = clock_wall_ms(),
+			   .box = k->name,
+			   .by = by[0] ? by : NULL};
+
+	k->paused = on;
+	if (k->on_pause)
+		k->on_pause(k);
+	keeper_event(k, &ev);
+}
+
+static int pause_box(struct keeper *k, bool on, const char *by, struct err *e)
+{
+	int r;
+
+	if (on == k->paused)
+		return 0;
+	r = k->holds > 0 ? 0 : freeze_box(k, on, e);
+	if (r == 0)
+		set_paused(k, on, by);
+	return r;
+}
+
+void keeper_hold_end(struct keeper_client *c)
+{
+	struct keeper *k = c->k;
+	struct err e;
+
+	ev_timer_stop(k->ev, &c->hold.end);
+	if (!c->hold.on)
+		return;
+	c->hold.on = false;
+	if (k->holds == 0) /* it was thawed, to end */
+		return;
+	if (--k->holds > 0 || k->paused || !k->linked || freeze_box(k, false, &e) == 0)
+		return;
+	keeper_note(k, "stayed paused after a snapshot: %s", e.msg);
+	set_paused(k, true, "cove-keeper");
+}
+
+static void on_hold_over(struct ev_timer *t)
+{
+	struct keeper_client *c = container(t, struct keeper_client, hold.end);
+
+	keeper_hold_end(c);
+	c->hold.is_over = true;
+}
+
+static int hold_box(struct keeper_client *c, struct err *e)
+{
+	struct keeper *k = c->k;
+	int r;
+
+	if (c->hold.on)
+		return err_set(e, ERR_CONFLICT, EBUSY, "box '%s' is frozen for this already",
+			       k->name);
+	r = keeper_is_frozen(k) ? 0 : freeze_box(k, true, e);
+	if (r < 0)
+		return r;
+	k->holds++;
+	c->hold.on = true;
+	c->hold.is_over = false;
+	c->hold.end.on_timer = on_hold_over;
+	ev_timer_set(k->ev, &c->hold.end, KEEPER_HOLD_MS);
+	return 0;
+}
+
+/* Who hears OK knows that the box was frozen all the time. */
+static int let_go(struct keeper_client *c, struct err *e)
+{
+	bool held = c->hold.on, is_over = c->hold.is_over;
+
+	c->hold.is_over = false;
+	keeper_hold_end(c);
+	if (held)
+		return 0;
+	if (is_over)
+		return err_set(e, ERR_TIMEOUT, ETIMEDOUT,
+			       "box '%s' was frozen for %u s, and went on then: stop it first",
+			       c->k->name, KEEPER_HOLD_MS / 1000);
+	return err_set(e, ERR_CONFLICT, EINVAL, "box '%s' is not frozen for this", c->k->name);
 }
 
 void keeper_on_pause(struct keeper_client *c, const struct wire_frame *f)
@@ -105,6 +197,7 @@ void keeper_on_pause(struct keeper_client *c, const struct wire_frame *f)
 	char by[64] = "";
 	struct wire_pause m;
 	struct err e;
+	int r;
 
 	if (wire_pause_decode(f, &m) < 0 || f->id == 0) {
 		keeper_client_break(c, "a malformed PAUSE");
@@ -112,7 +205,13 @@ void keeper_on_pause(struct keeper_client *c, const struct wire_frame *f)
 	}
 	if (m.by)
 		keeper_safe_text(by, sizeof(by), m.by);
-	if (pause_box(c->k, m.on != 0, by, &e) < 0)
+	if (c->k->ending || !c->k->linked)
+		r = err_set(&e, ERR_CONFLICT, EBUSY, "box '%s' is ending", c->k->name);
+	else if (m.hold)
+		r = m.on ? hold_box(c, &e) : let_go(c, &e);
+	else
+		r = pause_box(c->k, m.on != 0, by, &e);
+	if (r < 0)
 		keeper_client_fail(c, f->id, &e);
 	else
 		keeper_client_send(c, WIRE_OK, 0, f->id, NULL, 0);
@@ -131,7 +230,9 @@ void keeper_on_stop(struct keeper_client *c, const struct wire_frame *f)
 	c->stop_id = f->id;
 	if (m.by)
 		keeper_safe_text(by, sizeof(by), m.by);
-	c->k->on_end(c->k, &(struct keeper_end){.cause = "stopped",
+	c->k->on_end(c->k, &(struct keeper_end){.cause = m.rollback == 2 ? "merge"
+							 : m.rollback	 ? "rollback"
+									 : "stopped",
 						.by = by,
 						.is_ordered = true,
 						.grace_ms = m.grace_ms,

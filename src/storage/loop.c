@@ -129,14 +129,11 @@ static int mount_device(const struct loopdev *dev, bool throw_away, int file_fd,
 				 sizeof(why));
 	if (stat_fd < 0)
 		return cannot_mount(-stat_fd, why, file_fd, e);
-	*ret = (struct volume){
-		.ops = &storage_loop,
-		.mount_fd = take_fd(mount_fd),
-		.stat_fd = take_fd(stat_fd),
-		.file_fd = -1,
-		.from_fd = -1,
-		.throw_away = throw_away,
-	};
+	*ret = VOLUME_NONE;
+	ret->ops = &storage_loop;
+	ret->mount_fd = take_fd(mount_fd);
+	ret->stat_fd = take_fd(stat_fd);
+	ret->throw_away = throw_away;
 	return 0;
 }
 
@@ -248,16 +245,13 @@ static int prepare(const struct storage_place *p, const struct storage_size *siz
 		return file_fd == -EOPNOTSUPP || file_fd == -EISDIR
 			       ? -EOPNOTSUPP
 			       : err_errno(e, -file_fd, "make the disk");
-	*ret = (struct volume){
-		.ops = &storage_loop,
-		.mount_fd = -1,
-		.stat_fd = -1,
-		.file_fd = take_fd(file_fd),
-		.from_fd = take_fd(from_fd),
-		.bytes = counts.bytes_limit,
-		.inodes = counts.files_limit,
-		.throw_away = true,
-	};
+	*ret = VOLUME_NONE;
+	ret->ops = &storage_loop;
+	ret->file_fd = take_fd(file_fd);
+	ret->from_fd = take_fd(from_fd);
+	ret->bytes = counts.bytes_limit;
+	ret->inodes = counts.files_limit;
+	ret->throw_away = true;
 	return 0;
 }
 

@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-enum mount_attr {
+enum mount_detached_attr {
 	MOUNT_NOSUID = 0x2,
 	MOUNT_NODEV = 0x4,
 	MOUNT_NOEXEC = 0x8,

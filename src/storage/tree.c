@@ -27,6 +27,7 @@
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/rand.h"
+#include "storage/dirents.h"
 #include "storage/share.h"
 
 #include <errno.h>
@@ -37,46 +38,6 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-
-struct tree_names {
-	int fd; /* borrowed */
-	size_t pos, len;
-	int64_t off; /* position after the name given last */
-	_Alignas(8) char bytes[16384];
-};
-
-static void names_init(struct tree_names *n, int fd)
-{
-	n->fd = fd;
-	n->pos = n->len = 0;
-	n->off = 0;
-}
-
-/* 1 and the next name, 0 at the end. */
-static int names_next(struct tree_names *n, const char **ret)
-{
-	for (;;) {
-		const struct fd_dirent *d;
-		long got;
-
-		if (n->pos >= n->len) {
-			got = syscall(SYS_getdents64, n->fd, n->bytes, sizeof(n->bytes));
-			if (got < 0 && errno != ENOENT)
-				return -errno;
-			if (got <= 0)
-				return 0;
-			n->pos = 0;
-			n->len = (size_t)got;
-		}
-		d = (const struct fd_dirent *)(const void *)(n->bytes + n->pos);
-		n->pos += d->reclen;
-		n->off = d->off;
-		if (strcmp(d->name, ".") == 0 || strcmp(d->name, "..") == 0)
-			continue;
-		*ret = d->name;
-		return 1;
-	}
-}
 
 static int open_below(int dir_fd, const char *name, int flags)
 {
@@ -152,7 +113,7 @@ static int unlink_one(int dir_fd, const char *name)
 static int flatten(int root_fd, const char *name)
 {
 	autoclose int fd = open_dir(root_fd, name);
-	struct tree_names names;
+	struct dirents names;
 	const char *child;
 	int error = 0, r;
 
@@ -160,8 +121,8 @@ static int flatten(int root_fd, const char *name)
 		return 0; /* gone, or something else by now: the next pass sees it */
 	if (fd < 0)
 		return fd == -EXDEV ? -EBUSY : fd;
-	names_init(&names, fd);
-	while ((r = names_next(&names, &child)) > 0) {
+	dirents_init(&names, fd);
+	while ((r = dirents_next(&names, &child)) > 0) {
 		r = unlink_one(fd, child);
 		if (r > 0)
 			r = move_up(fd, child, root_fd);
@@ -180,15 +141,15 @@ static int flatten(int root_fd, const char *name)
  * so that the rest goes; *error keeps the first reason. */
 static int pass(int root_fd, int *error, unsigned *ret_failed)
 {
-	struct tree_names names;
+	struct dirents names;
 	const char *name;
 	int seen = 0, r;
 
 	*ret_failed = 0;
 	if (lseek(root_fd, 0, SEEK_SET) < 0)
 		return -errno;
-	names_init(&names, root_fd);
-	while ((r = names_next(&names, &name)) > 0) {
+	dirents_init(&names, root_fd);
+	while ((r = dirents_next(&names, &name)) > 0) {
 		if (seen < INT32_MAX)
 			seen++;
 		r = unlink_one(root_fd, name);
@@ -290,7 +251,7 @@ struct tree_level {
 /* One visit of every name in a tree, directories before what is in them. */
 struct tree_walk {
 	int fd; /* current directory, owned */
-	struct tree_names names;
+	struct dirents names;
 	struct tree_level *up; /* owned */
 	size_t depth, room;
 	uint64_t seen;
@@ -330,7 +291,7 @@ static int walk_down(struct tree_walk *w, const char *name)
 		(struct tree_level){.dev = st.st_dev, .ino = st.st_ino, .off = w->names.off};
 	close(w->fd);
 	w->fd = fd;
-	names_init(&w->names, fd);
+	dirents_init(&w->names, fd);
 	return 0;
 }
 
@@ -350,7 +311,7 @@ static int walk_up(struct tree_walk *w)
 		return -ESTALE;
 	if (lseek(fd, l->off, SEEK_SET) < 0)
 		return -errno;
-	names_init(&w->names, fd);
+	dirents_init(&w->names, fd);
 	return 0;
 }
 
@@ -361,9 +322,9 @@ static int walk_all(struct tree_walk *w)
 	bool is_dir;
 	int r;
 
-	names_init(&w->names, w->fd);
+	dirents_init(&w->names, w->fd);
 	do {
-		r = names_next(&w->names, &name);
+		r = dirents_next(&w->names, &name);
 		if (r == 0 && w->depth == 0)
 			break;
 		if (r == 0) {

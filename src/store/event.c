@@ -20,9 +20,10 @@
 enum { COMMAND_SHOWN_MAX = 80 };
 
 static const char *const kind_names[] = {
-	[EVENT_OPEN] = "open",	     [EVENT_COMMAND] = "command", [EVENT_RESULT] = "result",
-	[EVENT_TIMEOUT] = "timeout", [EVENT_FAIL] = "fail",	  [EVENT_CLOSE] = "close",
-	[EVENT_PAUSE] = "pause",     [EVENT_RESUME] = "resume",	  [EVENT_DOOR] = "door",
+	[EVENT_OPEN] = "open",	       [EVENT_COMMAND] = "command", [EVENT_RESULT] = "result",
+	[EVENT_TIMEOUT] = "timeout",   [EVENT_FAIL] = "fail",	    [EVENT_CLOSE] = "close",
+	[EVENT_PAUSE] = "pause",       [EVENT_RESUME] = "resume",   [EVENT_DOOR] = "door",
+	[EVENT_SNAPSHOT] = "snapshot",
 };
 
 static int put_text(struct buf *out, const char *before, const char *text)
@@ -148,6 +149,7 @@ static int put_line(struct buf *out, const struct event *ev)
 	case EVENT_PAUSE:
 	case EVENT_RESUME:
 	case EVENT_DOOR:
+	case EVENT_SNAPSHOT:
 		return put_change(out, ev);
 	}
 	return -EINVAL;

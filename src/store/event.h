@@ -11,6 +11,7 @@
  *	[cove] pause  dev  by cove pause
  *	[cove] resume dev  by cove resume
  *	[cove] door   dev  ended (signal 9)
+ *	[cove] snapshot dev  dev-before, frozen 3 ms by uid 1000 inside
  *	[cove] close  dev  stopped by cove stop
  */
 #pragma once
@@ -30,7 +31,8 @@ enum event_kind {
 	EVENT_CLOSE,
 	EVENT_PAUSE,
 	EVENT_RESUME,
-	EVENT_DOOR
+	EVENT_DOOR,
+	EVENT_SNAPSHOT /* that the box itself asked for */
 };
 
 struct event {
@@ -41,7 +43,7 @@ struct event {
 	const struct exec_record *exec; /* command, result, timeout; NULL is as an empty one */
 	const char *command; /* in place of the record's; only its first line is shown, cut at 80 */
 	bool cwd_changed;
-	const char *cause, *by; /* close, fail, pause, resume, door */
+	const char *cause, *by; /* close, fail, pause, resume, door, snapshot */
 	uint64_t seq;		/* its number in the box's log; 0: none */
 };
 

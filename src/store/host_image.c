@@ -20,7 +20,8 @@
 #include "base/log.h"
 #include "base/sha.h"
 #include "base/str.h"
-#include "store/image_internal.h"
+#include "store/inside.h"
+#include "store/layer.h"
 #include "store/record.h"
 
 #include <errno.h>
@@ -381,7 +382,7 @@ static int skeleton_inside(struct inside_job *job)
 
 /* ---- finding and keeping it ---- */
 
-static void skeleton_name(const struct ids *ids, char ret[64])
+static void skeleton_name(const struct ids *ids, char ret[65])
 {
 	static const char *const watched[] = {"/etc/ld.so.cache", "/etc/alternatives",
 					      "/etc/ssl/certs"};
@@ -402,14 +403,14 @@ static void skeleton_name(const struct ids *ids, char ret[64])
 static int make_skeleton(struct state *s, const struct ids *ids, const char *name, struct err *e)
 {
 	struct skeleton_job j = {.job.run = skeleton_inside, .single = ids->kind == IDS_SINGLE};
-	struct layer_new layer = {.fd = -1};
+	struct layer_new layer = LAYER_NEW_NONE;
 	int r = layers_new(s, &layer, e);
 
 	j.layer_fd = layer.fd;
 	if (r == 0)
 		r = inside_run(ids, &j.job, sizeof(j), e);
 	if (r == 0)
-		r = layers_place(s, ids, &layer, name, e);
+		r = layers_place(s, ids, &layer, name, NULL, e);
 	layers_drop(s, ids, &layer);
 	return r;
 }
@@ -456,12 +457,12 @@ int image_host_prepare(struct state *s, const struct ids *ids, struct image *ret
 			return r;
 		/* Old ones go when no box of the host image could have one mounted. One that stays
 		 * costs disk space and nothing else. */
-		if (record_find_user(s, IMAGE_HOST, NULL, box, NULL) == 0) {
+		if (record_find_user(s, IMAGE_HOST, NULL, NULL, box, NULL) == 0) {
 			trash_skeletons(s, im.id);
 			layers_sweep(s, ids);
 		}
 	}
-	snprintf(im.root, sizeof(im.root), "%s/layers/%s/rootfs", s->home, im.id);
 	*ret = im;
+	ret->layers[ret->layer_count++] = ret->id;
 	return 0;
 }

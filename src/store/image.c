@@ -1,15 +1,8 @@
 /*
- * Images; see image.h.
+ * Images: their records, and removing them; see image.h. Making one of a tar is in image_import.c.
  *
- * How it works
- *
- * import   unpack into layers/.new-<random>/rootfs, inside the box's ids so that owners come out
- *          right; sync that filesystem; rename to layers/<sha-256 of the stream>; write
- *          images/<name>. Only the last two steps and the removal of an old layer are done under
- *          a lock (flock on layers/), so that a fresh layer is never mistaken for an unused one.
- * id       where only the caller's own id exists a layer comes out differently (owners, setuid
- *          bits), so its id is hashed once more and never shared with a full one.
- * unused   a layer that no image names goes to the trash under the same lock and deleted after it.
+ * The record is read into a text that the image's fields point into. A key that may come once and
+ * comes twice, or that is not known, is damage: an older Cove never half-understands an image.
  */
 #include "store/image.h"
 
@@ -17,19 +10,20 @@
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/lines.h"
-#include "base/path.h"
 #include "base/sha.h"
 #include "base/str.h"
-#include "store/image_internal.h"
+#include "store/layer.h"
 #include "store/record.h"
-#include "store/unpack.h"
+#include "store/refs.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
+
+#define LATEST ":latest"
 
 static int no_such_image(const char *name, struct err *e)
 {
@@ -39,127 +33,305 @@ static int no_such_image(const char *name, struct err *e)
 			       "' yet: make it with 'cove image make', or use "
 			       "--image host");
 	return err_set(e, ERR_NOT_FOUND, ENOENT,
-		       "no image '%s': 'cove image ls' shows all, 'cove image import' adds one",
-		       name);
+		       "no image '%.80s': fetch it with 'cove image pull %.80s'; 'cove image ls' "
+		       "shows those that are here",
+		       name, name);
+}
+
+/* For who names one that should be here already. */
+static int not_here(const char *name, struct err *e)
+{
+	return err_set(e, ERR_NOT_FOUND, ENOENT,
+		       "no image '%.80s'; 'cove image ls' shows those that are here", name);
+}
+
+/* ---- names ---- */
+
+int image_check_name(const char *name, struct err *e)
+{
+	static const char allowed[] = "abcdefghijklmnopqrstuvwxyz"
+				      "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._/:@-";
+	size_t n = name ? strlen(name) : 0;
+	bool ok = n > 0 && n <= IMAGE_NAME_MAX && strspn(name, allowed) == n;
+
+	/* The path's letters are small, a tag's may be large; neither begins with a sign. */
+	for (size_t i = 0; ok && i < n; i++) {
+		bool is_sign = strchr("._/:@-", name[i]) != NULL;
+
+		ok = !is_sign || (i > 0 && i + 1 < n && !strchr("/:@", name[i - 1]) &&
+				  !(name[i] == '.' && name[i + 1] == '.') &&
+				  !(strchr("/:@", name[i]) && strchr("._-", name[i + 1])));
+		ok = ok && !(name[i] >= 'A' && name[i] <= 'Z' && !memchr(name, ':', i));
+	}
+	if (ok && n > strlen(LATEST) && strcmp(name + n - strlen(LATEST), LATEST) == 0)
+		ok = false;
+	if (ok)
+		return 0;
+	return err_set(e, ERR_INVALID, EINVAL,
+		       "image '%.80s' is not a name: lower-case letters, digits and inner . _ - / "
+		       ":TAG, at most %u",
+		       name ? name : "", IMAGE_NAME_MAX);
+}
+
+int image_name_clean(const char *name, char ret[IMAGE_NAME_MAX + 1], struct err *e)
+{
+	size_t n = name ? strlen(name) : 0;
+
+	if (n > strlen(LATEST) && strcmp(name + n - strlen(LATEST), LATEST) == 0)
+		n -= strlen(LATEST);
+	if (n == 0 || n > IMAGE_NAME_MAX)
+		return image_check_name(name, e);
+	memcpy(ret, name, n);
+	ret[n] = 0;
+	return image_check_name(ret, e);
+}
+
+/* '+' is in no name. */
+static void swap(char *ret, const char *text, char from, char to)
+{
+	for (; *text; text++)
+		*ret++ = *text == from ? to : *text;
+	*ret = 0;
 }
 
 /* ---- the record of an image ---- */
 
-static bool is_layer_id(const char *id)
+/* Texts that come once, and those that may come again and again. */
+static const struct {
+	const char *key;
+	size_t offset;
+} texts[] =
+	{
+		{"user", offsetof(struct image, config.user)},
+		{"cwd", offsetof(struct image, config.cwd)},
+		{"stop_signal", offsetof(struct image, config.stop_signal)},
+		{"platform", offsetof(struct image, platform)},
+		{"digest", offsetof(struct image, digest)},
+		{"config", offsetof(struct image, config_digest)},
+		{"source", offsetof(struct image, source)},
+},
+  lists[] = {
+	  {"env", offsetof(struct image, config.env)},
+	  {"entrypoint", offsetof(struct image, config.entrypoint)},
+	  {"cmd", offsetof(struct image, config.cmd)},
+	  {"shell", offsetof(struct image, config.shell)},
+	  {"label", offsetof(struct image, config.labels)},
+	  {"port", offsetof(struct image, config.ports)},
+	  {"volume", offsetof(struct image, config.volumes)},
+};
+
+enum {
+	TEXT_COUNT = sizeof(texts) / sizeof(texts[0]),
+	LIST_COUNT = sizeof(lists) / sizeof(lists[0])
+};
+
+static const char **text_at(const struct image *im, size_t i)
 {
-	return strlen(id) == 64 && strspn(id, "0123456789abcdef") == 64;
+	return (const char **)((uintptr_t)im + texts[i].offset);
+}
+
+static struct image_items *list_at(const struct image *im, size_t i)
+{
+	return (struct image_items *)((uintptr_t)im + lists[i].offset);
+}
+
+/* "MS layer TEXT" or "MS empty TEXT". */
+static bool take_step(struct image *im, const char *value)
+{
+	struct image_step *step = &im->history[im->history_count];
+	const char *how = strchr(value, ' '), *by = how ? strchr(how + 1, ' ') : NULL;
+	char ms[24];
+
+	if (!by || im->history_count == IMAGE_ITEMS_MAX || how - value >= (ptrdiff_t)sizeof(ms))
+		return false;
+	memcpy(ms, value, (size_t)(how - value));
+	ms[how - value] = 0;
+	*step = (struct image_step){.empty = str_starts(how, " empty "), .by = by + 1};
+	im->history_count++;
+	return (step->empty || str_starts(how, " layer ")) &&
+	       str_parse_u64(ms, UINT64_MAX, &step->created_ms);
 }
 
 static bool take_line(struct image *im, const char *key, const char *value)
 {
-	if (strcmp(key, "layer") == 0)
-		return is_layer_id(value) && str_copy(im->id, sizeof(im->id), value);
-	if (strcmp(key, "user") == 0)
-		return str_copy(im->user, sizeof(im->user), value);
+	if (strcmp(key, "layer") == 0) {
+		if (!layer_is_id(value) || im->layer_count == IMAGE_LAYERS_MAX)
+			return false;
+		im->layers[im->layer_count++] = value;
+		return true;
+	}
+	for (size_t i = 0; i < TEXT_COUNT; i++) {
+		if (strcmp(key, texts[i].key) != 0)
+			continue;
+		if (*text_at(im, i))
+			return false;
+		*text_at(im, i) = value;
+		return true;
+	}
+	for (size_t i = 0; i < LIST_COUNT; i++) {
+		struct image_items *l = list_at(im, i);
+
+		if (strcmp(key, lists[i].key) != 0)
+			continue;
+		if (l->count == IMAGE_ITEMS_MAX)
+			return false;
+		l->at[l->count++] = value;
+		return true;
+	}
+	if (strcmp(key, "history") == 0)
+		return take_step(im, value);
 	if (strcmp(key, "created_ms") == 0)
 		return str_parse_u64(value, UINT64_MAX, &im->created_ms);
-	if (strcmp(key, "bytes") == 0)
-		return str_parse_u64(value, UINT64_MAX, &im->bytes);
-	return false;
+	return strcmp(key, "bytes") == 0 && str_parse_u64(value, UINT64_MAX, &im->bytes);
 }
 
-/* -ENOENT if there is none. */
+static void set_id(struct image *im)
+{
+	struct sha hash;
+	uint8_t sum[SHA256_BYTES];
+
+	if (im->config_digest || im->layer_count == 1) {
+		str_copy(im->id, sizeof(im->id),
+			 im->config_digest ? im->config_digest : im->layers[0]);
+		return;
+	}
+	sha256_init(&hash);
+	for (size_t i = 0; i < im->layer_count; i++)
+		sha_add(&hash, im->layers[i], strlen(im->layers[i]));
+	sha_end(&hash, sum);
+	sha256_hex(sum, sizeof(sum), im->id);
+}
+
+void image_done(struct image *im)
+{
+	free(take_ptr(im->text));
+}
+
+/* -ENOENT if there is none. One of an older Cove has no sum. */
 static int read_image(struct state *s, const char *name, struct image *ret)
 {
-	autofree char *text = NULL;
+	char file[IMAGE_NAME_MAX + 1];
 	const char *key, *value;
 	struct lines lines;
-	size_t len;
-	int r = fd_read_plain(s->images_fd, name, RECORD_FILE_MAX, &text, &len);
-
-	memset(ret, 0, sizeof(*ret));
-	if (r < 0)
-		return r;
-	lines_init(&lines, text, len);
-	while ((r = lines_next(&lines, &key, &value)) > 0)
-		if (!take_line(ret, key, value))
-			return -EBADMSG;
-	if (r < 0 || !ret->id[0] || !ret->user[0])
-		return -EBADMSG;
-	str_copy(ret->name, sizeof(ret->name), name);
-	snprintf(ret->root, sizeof(ret->root), "%s/layers/%s/rootfs", s->home, ret->id);
-	return 0;
-}
-
-static int write_image(struct state *s, const struct image *im, struct err *e)
-{
-	struct buf b;
+	size_t len, skip;
 	int r;
 
-	buf_init(&b, RECORD_FILE_MAX);
-	r = lines_put(&b, "layer", im->id);
+	memset(ret, 0, sizeof(*ret));
+	str_copy(ret->name, sizeof(ret->name), name);
+	swap(file, name, '/', '+');
+	r = s->images_fd < 0
+		    ? -ENOENT
+		    : fd_read_plain(s->images_fd, file, IMAGE_RECORD_MAX, &ret->text, &len);
+	if (r < 0)
+		return r;
+	r = lines_check_sum(ret->text, len);
+	skip = r > 0 ? LINES_SUM_BYTES : 0;
+	lines_init(&lines, ret->text + skip, len - skip);
+	while (r >= 0 && (r = lines_next(&lines, &key, &value)) > 0)
+		if (!take_line(ret, key, value))
+			r = -EBADMSG;
+	if (r == 0 && ret->layer_count == 0)
+		r = -EBADMSG;
 	if (r == 0)
-		r = lines_put(&b, "user", im->user);
+		set_id(ret);
+	else
+		image_done(ret);
+	return r;
+}
+
+static int format_image(const struct image *im, struct buf *b)
+{
+	int r = lines_begin_sum(b);
+
+	for (size_t i = 0; i < im->layer_count && r == 0; i++)
+		r = lines_put(b, "layer", im->layers[i]);
+	for (size_t i = 0; i < TEXT_COUNT && r == 0; i++)
+		if (*text_at(im, i))
+			r = lines_put(b, texts[i].key, *text_at(im, i));
+	for (size_t i = 0; i < LIST_COUNT; i++)
+		for (size_t k = 0; k < list_at(im, i)->count && r == 0; k++)
+			r = lines_put(b, lists[i].key, list_at(im, i)->at[k]);
+	for (size_t i = 0; i < im->history_count && r == 0; i++) {
+		const struct image_step *step = &im->history[i];
+		autofree char *text = NULL;
+
+		if (asprintf(&text, "%llu %s %s", (unsigned long long)step->created_ms,
+			     step->empty ? "empty" : "layer", step->by) < 0)
+			return -ENOMEM;
+		r = lines_put(b, "history", text);
+	}
 	if (r == 0)
-		r = lines_put_u64(&b, "created_ms", im->created_ms);
+		r = lines_put_u64(b, "created_ms", im->created_ms);
 	if (r == 0)
-		r = lines_put_u64(&b, "bytes", im->bytes);
+		r = lines_put_u64(b, "bytes", im->bytes);
 	if (r == 0)
-		r = fd_write_file(s->images_fd, im->name, buf_data(&b), buf_len(&b), 0600, true);
-	buf_done(&b);
-	return r < 0 ? state_error(s, -r, "write the image in", e) : 0;
+		lines_end_sum(b);
+	return r;
 }
 
 static void host_image(struct image *ret)
 {
 	memset(ret, 0, sizeof(*ret));
 	str_copy(ret->name, sizeof(ret->name), IMAGE_HOST);
-	str_copy(ret->user, sizeof(ret->user), "user");
+	ret->config.user = "user";
 	ret->is_host = true;
 }
 
 int image_find(struct state *s, const char *name, struct image *ret, struct err *e)
 {
-	char layer[80];
-	int r = state_check_name("image", name, e);
+	char clean[IMAGE_NAME_MAX + 1];
+	int r = image_name_clean(name, clean, e);
 
+	memset(ret, 0, sizeof(*ret));
 	if (r < 0)
 		return r;
-	if (strcmp(name, IMAGE_HOST) == 0) {
+	if (strcmp(clean, IMAGE_HOST) == 0) {
 		host_image(ret);
 		return 0;
 	}
-	r = read_image(s, name, ret);
+	r = read_image(s, clean, ret);
 	if (r == -ENOENT)
-		return no_such_image(name, e);
+		return no_such_image(clean, e);
 	if (r < 0)
-		return err_set(e, ERR_INTERNAL, -r, "the record of image '%s' cannot be read",
-			       name);
-	snprintf(layer, sizeof(layer), "%s/rootfs", ret->id);
-	if (faccessat(s->layers_fd, layer, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
-		return err_set(e, ERR_NOT_FOUND, ENOENT,
-			       "the files of image '%s' are gone; remove it (cove image rm %s) and "
-			       "make it again",
-			       name, name);
+		return err_set(e, ERR_INTERNAL, -r, "the record of image '%.100s' cannot be read",
+			       clean);
 	return 0;
+}
+
+void image_list_free(struct image *list, size_t count)
+{
+	for (size_t i = 0; list && i < count; i++)
+		image_done(&list[i]);
+	free(list);
 }
 
 /* The images' records, with room for one more. strict: an error if one cannot be read. */
 static int read_images(struct state *s, bool strict, struct image **ret, size_t *ret_count)
 {
+	char name[IMAGE_NAME_MAX + 1];
 	struct image *list;
 	char **names;
 	size_t count, n = 0;
-	int r = state_names(s->images_fd, &names, &count);
+	int r = state_all_names(s->images_fd, &names, &count);
 
 	if (r < 0)
 		return r;
 	list = calloc(count + 1, sizeof(*list));
 	r = list ? 0 : -ENOMEM;
 	for (size_t i = 0; i < count && r == 0; i++) {
-		r = read_image(s, names[i], &list[n]);
+		if (strlen(names[i]) > IMAGE_NAME_MAX)
+			continue;
+		swap(name, names[i], '+', '/');
+		if (image_check_name(name, NULL) < 0)
+			continue;
+		r = read_image(s, name, &list[n]);
 		n += r == 0;
 		if (!strict || r == -ENOENT)
 			r = 0;
 	}
 	state_names_free(names, count);
 	if (r < 0) {
-		free(list);
+		image_list_free(list, n);
 		return r;
 	}
 	*ret = list;
@@ -177,255 +349,140 @@ int image_list(struct state *s, struct image **ret, size_t *ret_count, struct er
 	return 0;
 }
 
-/* ---- layers that no image names ---- */
-
-static int lock_layers(struct state *s, int *ret_fd, struct err *e)
-{
-	autoclose int fd = openat(s->layers_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int r;
-
-	if (fd < 0)
-		return state_error(s, errno, "open the layers in", e);
-	do {
-		r = flock(fd, LOCK_EX);
-	} while (r < 0 && errno == EINTR);
-	if (r < 0)
-		return err_errno(e, errno, "lock the layers");
-	*ret_fd = take_fd(fd);
-	return 0;
-}
-
-/* Under the lock: trashes every layer that no image names. A failure costs disk space and nothing
- * else, and the next import or removal tries again. */
-static void trash_unused(struct state *s)
+int image_refs(struct state *s, struct refs *refs, struct err *e)
 {
 	struct image *list;
-	char **names;
-	size_t count, name_count;
+	size_t count;
+	int r = read_images(s, true, &list, &count);
 
-	/* The layer of one that cannot be read would look unused. */
-	if (read_images(s, true, &list, &count) < 0)
-		return;
-	if (state_all_names(s->layers_fd, &names, &name_count) == 0) {
-		for (size_t i = 0; i < name_count; i++) {
-			size_t k = 0;
-
-			while (k < count && strcmp(list[k].id, names[i]) != 0)
-				k++;
-			if (k == count && is_layer_id(names[i]))
-				layers_trash(s, names[i]);
-		}
-		state_names_free(names, name_count);
-	}
-	free(list);
+	if (r < 0)
+		return err_errno(e, -r, "read the images in '%.140s'", s->home);
+	for (size_t i = 0; i < count && r == 0; i++)
+		for (size_t k = 0; k < list[i].layer_count && r == 0; k++)
+			r = refs_add(refs, list[i].layers[k]);
+	image_list_free(list, count);
+	return r < 0 ? err_errno(e, -r, "list the layers of images") : 0;
 }
 
-static int check_unused(struct state *s, const char *name, const char *verb, struct err *e)
+/* ---- writing and removing ---- */
+
+/* by_name: only boxes of an older Cove, which know their image by its name alone. */
+static int check_unused(struct state *s, const char *name, bool by_name, const char *verb,
+			struct err *e)
 {
 	char box[BOX_NAME_MAX + 1];
-	int r = record_find_user(s, name, NULL, box, e);
+	int r = record_find_user(s, by_name ? NULL : name, by_name ? name : NULL, NULL, box, e);
 
 	if (r <= 0)
 		return r;
 	return err_set(
 		e, ERR_CONFLICT, EBUSY,
-		"box '%s' uses image '%s', so it cannot be %s; remove the box first (cove rm -f "
+		"box '%s' uses image '%.60s', so it cannot be %s; remove the box first (cove rm -f "
 		"%s)",
 		box, name, verb, box);
 }
 
-/* ---- import ---- */
-
-struct import_job {
-	struct inside_job job;
-	int tar_fd, layer_fd;
-	bool single;
-	struct unpack_result result;
-	char want_user[64]; /* empty: find one */
-	char user[64];
-};
-
-/* The next line of a passwd file as name and uid; false at the end. Lines that are not of the form
- * are passed over. */
-static bool next_passwd_line(char **text, const char **ret_name, uint64_t *ret_uid)
+/* keep_old: the layers of what had the name before are left to `cove image gc`. */
+static int write_image(struct state *s, const struct image *im, bool keep_old, struct err *e)
 {
-	char *line;
+	char file[IMAGE_NAME_MAX + 1];
+	struct image old = {0};
+	struct buf b;
+	int r = image_check_name(im->name, e);
 
-	while ((line = strsep(text, "\n"))) {
-		const char *name = strsep(&line, ":");
-		const char *uid;
-
-		if (!line || !strsep(&line, ":") || !line)
-			continue;
-		uid = strsep(&line, ":");
-		if (uid && *name && str_parse_u64(uid, 65535, ret_uid)) {
-			*ret_name = name;
-			return true;
-		}
-	}
-	return false;
-}
-
-static int find_user(struct import_job *j, int root_fd, struct err *e)
-{
-	autofree char *text = NULL;
-	char *rest;
-	const char *name;
-	uint64_t uid;
-	bool given = j->want_user[0] != 0;
-	size_t len;
-
-	str_copy(j->user, sizeof(j->user), given ? j->want_user : "root");
-	if (given &&
-	    (strspn(j->user, "0123456789:") == strlen(j->user) || !strcmp(j->user, "root")))
-		return 0;
-	/* Without a passwd file there is only root, who needs none. */
-	autoclose int fd =
-		fd_openat2(root_fd, "etc", O_PATH | O_DIRECTORY, 0, FD_IN_ROOT | FD_NO_MAGICLINKS);
-	if (fd >= 0 && fd_read_file(fd, "passwd", PASSWD_FILE_MAX, &text, &len) == 0) {
-		rest = text;
-		while (next_passwd_line(&rest, &name, &uid)) {
-			if (given ? strcmp(name, j->user) != 0 : uid != IDS_USER)
-				continue;
-			if (str_copy(j->user, sizeof(j->user), name))
-				return 0;
-		}
-	}
-	if (given)
-		return err_set(e, ERR_INVALID, EINVAL,
-			       "the image has no user '%s' in its /etc/passwd", j->want_user);
-	return 0;
-}
-
-/* What people import by mistake: the archive of `docker save`, which holds layers and no files. */
-static int check_rootfs(int root_fd, const struct unpack_result *result, struct err *e)
-{
-	if (result->files == 0)
-		return err_set(e, ERR_INVALID, EINVAL, "the tar stream holds no files");
-	if (faccessat(root_fd, "usr", F_OK, AT_SYMLINK_NOFOLLOW) == 0 ||
-	    faccessat(root_fd, "bin", F_OK, AT_SYMLINK_NOFOLLOW) == 0)
-		return 0;
-	if (faccessat(root_fd, "manifest.json", F_OK, AT_SYMLINK_NOFOLLOW) == 0 ||
-	    faccessat(root_fd, "oci-layout", F_OK, AT_SYMLINK_NOFOLLOW) == 0)
-		return err_set(e, ERR_INVALID, EINVAL,
-			       "this is a saved image, not a root filesystem; use 'docker export' "
-			       "instead of "
-			       "'docker save'");
-	return 0;
-}
-
-static int import_inside(struct inside_job *job)
-{
-	struct import_job *j = (struct import_job *)(void *)job;
-	struct err *e = &job->err;
-	int r;
-
-	if (mkdirat(j->layer_fd, "rootfs", 0755) < 0)
-		return err_errno(e, errno, "make the directory of the image");
-	autoclose int root_fd = openat(j->layer_fd, "rootfs", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (root_fd < 0)
-		return err_errno(e, errno, "open the directory of the image");
-	r = unpack_tar(j->tar_fd, root_fd, j->single, &j->result, e);
+	if (r == 0 && strcmp(im->name, IMAGE_HOST) == 0)
+		r = err_set(e, ERR_INVALID, EINVAL,
+			    "'" IMAGE_HOST
+			    "' always means this machine's own programs; choose another name");
 	if (r == 0)
-		r = check_rootfs(root_fd, &j->result, e);
+		r = check_unused(s, im->name, true, "replaced", e);
+	if (r < 0)
+		return r;
+	swap(file, im->name, '/', '+');
+	buf_init(&b, IMAGE_RECORD_MAX);
+	r = format_image(im, &b);
+	(void)read_image(s, im->name, &old); /* none, or one whose layers are not known */
 	if (r == 0)
-		r = find_user(j, root_fd, e);
-	if (r == 0 && syncfs(root_fd) < 0)
-		r = err_errno(e, errno, "sync the image");
-	return r;
+		r = fd_write_file(s->images_fd, file, buf_data(&b), buf_len(&b), 0600, true);
+	buf_done(&b);
+	if (r == 0 && !keep_old)
+		layers_trash_unused(s, old.layers, old.layer_count);
+	image_done(&old);
+	if (r == -E2BIG || r == -EMSGSIZE)
+		return err_set(e, ERR_LIMIT, E2BIG, "the image's settings are too long");
+	return r < 0 ? state_error(s, -r, "write the image in", e) : 0;
 }
 
-/* Under the lock: gives the layer its id and the image its name. */
-static int publish(struct state *s, const struct ids *ids, struct layer_new *layer,
-		   const struct image *im, struct err *e)
+int image_write(struct state *s, const struct image *im, struct err *e)
 {
+	return write_image(s, im, false, e);
+}
+
+int image_tag(struct state *s, const struct ids *ids, const char *name, const char *tag,
+	      struct err *e)
+{
+	char clean[IMAGE_NAME_MAX + 1];
 	autoclose int lock_fd = -1;
-	int r = lock_layers(s, &lock_fd, e);
+	struct image im = {0};
+	int r = image_name_clean(tag, clean, e);
 
+	if (r < 0)
+		return r;
+	if (s->layers_fd < 0)
+		return not_here(name, e);
+	r = layers_lock(s, &lock_fd, e);
 	if (r == 0)
-		r = check_unused(s, im->name, "replaced", e);
-	if (r == 0)
-		r = layers_place(s, ids, layer, im->id, e);
-	if (r == 0)
-		r = write_image(s, im, e);
-	trash_unused(s);
+		r = image_find(s, name, &im, e);
+	if (r == -ENOENT)
+		r = not_here(name, e);
+	if (r == 0 && im.is_host)
+		r = err_set(e, ERR_INVALID, EINVAL, "'" IMAGE_HOST "' has no other name");
+	if (r == 0) {
+		str_copy(im.name, sizeof(im.name), clean);
+		r = write_image(s, &im, true, e);
+	}
+	image_done(&im);
+	fd_close(&lock_fd);
+	layers_sweep(s, ids);
 	return r;
 }
 
-static int check_import(struct state *s, const char *name, const char *user, struct err *e)
+static int remove_record(struct state *s, const char *name, struct err *e)
 {
-	int r = state_check_name("image", name, e);
+	char file[IMAGE_NAME_MAX + 1];
+	struct image im;
+	int r = read_image(s, name, &im);
 
-	if (r < 0)
-		return r;
-	if (strcmp(name, IMAGE_HOST) == 0)
-		return err_set(e, ERR_INVALID, EINVAL,
-			       "'" IMAGE_HOST
-			       "' always means this machine's own programs; choose another name");
-	if (user && (!*user || strlen(user) > 63 || strpbrk(user, "\n/ ")))
-		return err_set(e, ERR_INVALID, EINVAL, "'%.80s' is not a user", user);
-	return check_unused(s, name, "replaced", e);
-}
-
-int image_import(struct state *s, const struct ids *ids, const char *name, const char *user,
-		 int tar_fd, struct err *e)
-{
-	struct import_job j = {
-		.job.run = import_inside, .tar_fd = tar_fd, .single = ids->kind == IDS_SINGLE};
-	struct layer_new layer = {.fd = -1};
-	struct image im = {0};
-	int r = check_import(s, name, user, e);
-
-	if (r < 0)
-		return r;
-	layers_sweep(s, ids);
-	r = layers_new(s, &layer, e);
-	if (r < 0)
-		return r;
-	j.layer_fd = layer.fd;
-	str_copy(j.want_user, sizeof(j.want_user), user ? user : "");
-	r = inside_run(ids, &j.job, sizeof(j), e);
-	if (r == 0) {
-		str_copy(im.name, sizeof(im.name), name);
-		str_copy(im.user, sizeof(im.user), j.user);
-		if (j.single)
-			sha256_hex(j.result.id, 64, im.id);
-		else
-			str_copy(im.id, sizeof(im.id), j.result.id);
-		im.created_ms = clock_wall_ms();
-		im.bytes = j.result.bytes;
-		r = publish(s, ids, &layer, &im, e);
-	}
-	layers_drop(s, ids, &layer);
-	layers_sweep(s, ids);
+	if (r == -ENOENT)
+		return not_here(name, e);
+	/* Of one that cannot be read the layers stay, until `cove image gc`. */
+	r = check_unused(s, name, false, "removed", e);
+	swap(file, name, '/', '+');
+	if (r == 0 && (unlinkat(s->images_fd, file, 0) < 0 || fsync(s->images_fd) < 0))
+		r = state_error(s, errno, "remove the image in", e);
+	if (r == 0 && im.text)
+		layers_trash_unused(s, im.layers, im.layer_count);
+	image_done(&im);
 	return r;
 }
 
 int image_remove(struct state *s, const struct ids *ids, const char *name, struct err *e)
 {
-	struct image im;
-	int lock_fd = -1, r = state_check_name("image", name, e);
+	char clean[IMAGE_NAME_MAX + 1];
+	int lock_fd = -1, r = image_name_clean(name, clean, e);
 
 	if (r < 0)
 		return r;
-	if (strcmp(name, IMAGE_HOST) == 0) {
-		r = check_unused(s, name, "removed", e);
+	if (strcmp(clean, IMAGE_HOST) == 0) {
+		r = check_unused(s, clean, false, "removed", e);
 		return r < 0 ? r : image_host_drop(s, ids, e);
 	}
 	if (s->layers_fd < 0)
-		return no_such_image(name, e);
-	r = lock_layers(s, &lock_fd, e);
+		return not_here(clean, e);
+	r = layers_lock(s, &lock_fd, e);
 	if (r < 0)
 		return r;
-	r = read_image(s, name, &im);
-	if (r == -ENOENT)
-		r = no_such_image(name, e);
-	else
-		r = check_unused(s, name, "removed", e);
-	if (r == 0 && (unlinkat(s->images_fd, name, 0) < 0 || fsync(s->images_fd) < 0))
-		r = state_error(s, errno, "remove the image in", e);
-	if (r == 0)
-		trash_unused(s);
+	r = remove_record(s, clean, e);
 	fd_close(&lock_fd);
 	if (r == 0)
 		layers_sweep(s, ids);

@@ -3,6 +3,7 @@
 
 #include "base/fd.h"
 #include "base/limits.h"
+#include "base/path.h"
 #include "base/str.h"
 
 #include <errno.h>
@@ -31,14 +32,6 @@ static bool real_path(const char *path, char *ret, size_t size)
 	return path_of(fd, ret, size);
 }
 
-static bool is_below_by_name(const char *inner, const char *outer)
-{
-	size_t n = strlen(outer);
-
-	n -= n > 0 && outer[n - 1] == '/';
-	return strncmp(inner, outer, n) == 0 && (inner[n] == 0 || inner[n] == '/');
-}
-
 /* Is inner the same as outer, or below it? Both are without links. A directory may be mounted in a
  * second place, so what stands on the way up is looked at, too. */
 static bool is_within(const char *inner, const char *outer)
@@ -46,7 +39,7 @@ static bool is_within(const char *inner, const char *outer)
 	char part[BOX_PATH_MAX];
 	struct stat top, st;
 
-	if (is_below_by_name(inner, outer))
+	if (path_is_within(inner, outer))
 		return true;
 	if (stat(outer, &top) < 0 || !str_copy(part, sizeof(part), inner))
 		return false;

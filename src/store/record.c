@@ -685,6 +685,32 @@ int record_write_end(int box_fd, const char *cause, const char *by, bool durable
 	return r < 0 ? err_errno(e, -r, "write why the box ended") : 0;
 }
 
+int record_replace(int box_fd, const struct spec *spec, struct err *e)
+{
+	autoclose int old_fd = open_run(box_fd), fd = -1;
+	struct record_run l = {0};
+	struct buf text;
+	int r;
+
+	if (faccessat(box_fd, LOCK_FILE, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+		return record_renew(box_fd, spec, e);
+	r = format_record(spec, true, &text);
+	if (old_fd >= 0)
+		(void)read_run(old_fd, &l);
+	unlinkat(box_fd, RECORD_FILE ".new", 0);
+	if (r == 0)
+		r = write_new_file(box_fd, RECORD_FILE ".new", &text, true);
+	buf_done(&text);
+	if (r == 0) {
+		fd = openat(box_fd, RECORD_FILE ".new", O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+		r = fd < 0 ? -errno : write_run(fd, &l, true);
+	}
+	if (r == 0 &&
+	    (renameat(box_fd, RECORD_FILE ".new", box_fd, RECORD_FILE) < 0 || fsync(box_fd) < 0))
+		r = -errno;
+	return r < 0 ? err_errno(e, -r, "write the record of box '%s' anew", spec->name) : 0;
+}
+
 int record_mend_run(int box_fd, const char *by, struct err *e)
 {
 	autoclose int fd = open_run(box_fd);
@@ -725,8 +751,8 @@ int record_names(struct state *s, char ***ret_names, size_t *ret_count, struct e
 	return r < 0 ? err_errno(e, -r, "list the boxes in '%.140s'", s->home) : 0;
 }
 
-int record_find_user(struct state *s, const char *image, const char *workspace,
-		     char ret_box[BOX_NAME_MAX + 1], struct err *e)
+int record_each_spec(struct state *s, int (*fn)(void *arg, const struct spec *spec), void *arg,
+		     struct err *e)
 {
 	char **names;
 	size_t count;
@@ -741,16 +767,10 @@ int record_find_user(struct state *s, const char *image, const char *workspace,
 
 		r = load_spec(s, names[i], &box, &t, &why);
 		fd_close(&t.fd);
-		/* A damaged record counts for nothing: its box cannot be started, only removed. Of
-		 * one that cannot be read just now, or that is a newer Cove's, nobody knows. */
-		if (r < 0)
-			r = why.kind == ERR_DAMAGED || why.kind == ERR_NOT_FOUND ? 0 : r;
-		else
-			r = (image && strcmp(box.spec.image, image) == 0) ||
-			    (workspace && box.spec.workspace &&
-			     strcmp(box.spec.workspace, workspace) == 0);
-		if (r > 0)
-			str_copy(ret_box, BOX_NAME_MAX + 1, names[i]);
+		if (r < 0 && (why.kind == ERR_DAMAGED || why.kind == ERR_NOT_FOUND))
+			r = 0;
+		else if (r == 0)
+			r = fn(arg, &box.spec);
 		if (r < 0 && e)
 			*e = why;
 		record_done(&box);

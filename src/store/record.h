@@ -27,6 +27,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+/* In a box's directory: what its spec says is to be made anew at its first start has been. */
+#define BOX_RENEWED_FILE "renewed"
+
 enum box_state { BOX_CREATED, BOX_RUNNING, BOX_STOPPED };
 
 struct record {
@@ -62,6 +65,9 @@ int record_lock_operation(int box_fd, bool wait, struct err *e);
 int record_load(struct state *s, const char *name, struct record *ret, struct err *e);
 /* Writes a record anew, with its sum. The caller has the operation lock. */
 int record_renew(int box_fd, const struct spec *spec, struct err *e);
+/* The same of a box that does not run, whose spec is another from now on: what is said of its last
+ * run stays. */
+int record_replace(int box_fd, const struct spec *spec, struct err *e);
 void record_done(struct record *r);
 
 /* Keeper: lock for life (-EBUSY if held), then say live. The last end is forgotten. */
@@ -98,7 +104,17 @@ int record_trash(struct state *s, const char *name, bool durable, char ret_trash
 /* Names of all boxes, sorted. */
 int record_names(struct state *s, char ***ret_names, size_t *ret_count, struct err *e);
 
-/* 1 and a box whose spec names this image or this workspace (either may be NULL), 0 if none
- * does. */
-int record_find_user(struct state *s, const char *image, const char *workspace,
+/* Calls fn with the spec of each box until it returns something else than 0. A damaged record
+ * counts for nothing: its box cannot be started, only removed. One that cannot be read just now, or
+ * that is a newer Cove's, is an error. */
+int record_each_spec(struct state *s, int (*fn)(void *arg, const struct spec *spec), void *arg,
+		     struct err *e);
+
+/* 1 and a box whose spec names this image or this workspace, 0 if none does. by_name: an image that
+ * it stands on by that name alone, its record having no layers. Each may be NULL. */
+int record_find_user(struct state *s, const char *image, const char *by_name, const char *workspace,
 		     char ret_box[BOX_NAME_MAX + 1], struct err *e);
+
+struct refs;
+/* For refs_collect (refs.h): the layers of all boxes. */
+int record_refs(struct state *s, struct refs *refs, struct err *e);

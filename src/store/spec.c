@@ -15,8 +15,11 @@
 #include "base/sha.h"
 #include "base/size.h"
 #include "base/str.h"
+#include "store/image.h"
+#include "store/layer.h"
 #include "store/net.h"
 #include "store/state.h"
+#include "wire/ctl.h"
 #include "wire/field.h"
 
 #include <errno.h>
@@ -27,9 +30,10 @@
 /* clang-format off */
 #define S(name) FIELD_NAMED(spec, name)
 static const struct wire_named_field fields[] = {
-	S(name), S(image), S(wall), S(workspace), S(workspace_dir),
+	S(name), S(image), S(base_user), S(base_cwd), S(wall), S(workspace), S(workspace_dir),
 	S(workspace_owner), S(user), S(cwd), S(session),
 	S(storage), S(net), S(one_shot), S(best_effort), S(strict), S(trust_dir), S(ptrace),
+	S(workspace_copy), S(from), S(renew), S(ctl),
 	S(timeout_ms),
 	S(created_ms),
 	{0}};
@@ -58,6 +62,35 @@ static const struct {
 };
 
 enum { USER_NAME_MAX = 63 };
+
+/* Lists of texts: a line each. */
+static const struct {
+	const char *key, *what;
+	size_t items, count;
+	size_t max;
+} lists[] = {
+#define LIST(key, what, items, count, max)                                                 \
+	{                                                                                  \
+		key, what, offsetof(struct spec, items), offsetof(struct spec, count), max \
+	}
+	LIST("layer", "layers", layers, layer_count, SPEC_LAYER_MAX),
+	LIST("base_env", "variables of the image", base_env, base_env_count, SPEC_ENV_MAX),
+	LIST("env", "variables", env, env_count, SPEC_ENV_MAX),
+	LIST("label", "labels", labels, label_count, SPEC_LABEL_MAX),
+#undef LIST
+};
+enum { LIST_COUNT = sizeof(lists) / sizeof(lists[0]) };
+
+struct spec_list {
+	const char **items;
+	size_t *count;
+};
+
+static struct spec_list list_at(const struct spec *s, size_t i)
+{
+	return (struct spec_list){(const char **)((uintptr_t)s + lists[i].items),
+				  (size_t *)((uintptr_t)s + lists[i].count)};
+}
 
 const char *limit_key(enum limit_id id)
 {
@@ -126,10 +159,12 @@ int spec_format(const struct spec *s, struct buf *out)
 		if (r == 0 && s->limits_asked & 1u << i)
 			r = lines_put(out, "asked", limits[i].key);
 	}
-	for (size_t i = 0; i < s->env_count && r == 0; i++)
-		r = lines_put(out, "env", s->env[i]);
-	for (size_t i = 0; i < s->label_count && r == 0; i++)
-		r = lines_put(out, "label", s->labels[i]);
+	for (size_t i = 0; i < LIST_COUNT; i++) {
+		const struct spec_list l = list_at(s, i);
+
+		for (size_t k = 0; k < *l.count && r == 0; k++)
+			r = lines_put(out, lists[i].key, l.items[k]);
+	}
 	for (const struct spec_mount *m = s->mounts; m < s->mounts + s->mount_count && r == 0;
 	     m++) {
 		r = lines_put(out, "mount_src", m->src);
@@ -179,12 +214,19 @@ static bool take_asked(struct spec *s, const char *value)
 	return false;
 }
 
-static bool take_item(const char **list, size_t *count, size_t max, const char *value)
+static int take_item(struct spec *s, const char *key, const char *value)
 {
-	if (*count >= max)
-		return false;
-	list[(*count)++] = value;
-	return true;
+	for (size_t i = 0; i < LIST_COUNT; i++) {
+		const struct spec_list l = list_at(s, i);
+
+		if (strcmp(key, lists[i].key) != 0)
+			continue;
+		if (*l.count >= lists[i].max)
+			return -EBADMSG;
+		l.items[(*l.count)++] = value;
+		return 0;
+	}
+	return -ENOENT;
 }
 
 /* One line of a mount; mount_src begins the next. */
@@ -238,12 +280,8 @@ int spec_take(struct spec *s, const char *key, const char *value)
 		s->expiry = EXPIRE_REMOVE;
 	} else if (strcmp(key, "asked") == 0)
 		ok = take_asked(s, value);
-	else if (strcmp(key, "env") == 0)
-		ok = take_item(s->env, &s->env_count, SPEC_ENV_MAX, value);
-	else if (strcmp(key, "label") == 0)
-		ok = take_item(s->labels, &s->label_count, SPEC_LABEL_MAX, value);
 	else
-		return -ENOENT;
+		return take_item(s, key, value);
 	return ok ? 0 : -EBADMSG;
 }
 
@@ -318,6 +356,11 @@ static int check_mount(const struct spec *s, const struct spec_mount *m, struct 
 				"mount source '%.100s' is relative, so it is in the workspace: "
 				"give a --workspace, or an absolute path ($PWD/%.60s)",
 				m->src, m->src);
+		if (s->workspace_copy)
+			return err_set(e, ERR_INVALID, EINVAL,
+				       "mount source '%.100s' is in the workspace, which is a copy "
+				       "(--copy): give an absolute path",
+				       m->src);
 	}
 	r = check_path("mount target", m->dst, e);
 	if (r < 0)
@@ -338,10 +381,16 @@ static int check_lists(const struct spec *s, struct err *e)
 {
 	int r = 0;
 
-	if (s->env_count > SPEC_ENV_MAX || s->label_count > SPEC_LABEL_MAX ||
-	    s->mount_count > SPEC_MOUNT_MAX)
-		return err_set(e, ERR_LIMIT, E2BIG, "at most %u variables, %u labels and %u mounts",
-			       SPEC_ENV_MAX, SPEC_LABEL_MAX, SPEC_MOUNT_MAX);
+	for (size_t i = 0; i < LIST_COUNT; i++)
+		if (*list_at(s, i).count > lists[i].max)
+			return err_set(e, ERR_LIMIT, E2BIG, "at most %zu %s", lists[i].max,
+				       lists[i].what);
+	if (s->mount_count > SPEC_MOUNT_MAX)
+		return err_set(e, ERR_LIMIT, E2BIG, "at most %u mounts", SPEC_MOUNT_MAX);
+	for (size_t i = 0; i < s->layer_count; i++)
+		if (!layer_is_id(s->layers[i]))
+			return err_set(e, ERR_INVALID, EINVAL, "'%.80s' is not a layer",
+				       s->layers[i]);
 	for (size_t i = 0; i < s->env_count && r == 0; i++)
 		r = check_pair("variable", s->env[i], true, e);
 	for (size_t i = 0; i < s->label_count && r == 0; i++)
@@ -367,6 +416,9 @@ static int check_place(const struct spec *s, struct err *e)
 		r = state_check_name("workspace", s->workspace, e);
 	if (r == 0 && s->workspace_dir)
 		r = check_path("workspace", s->workspace_dir, e);
+	if (r == 0 && s->workspace_copy && !s->workspace_dir)
+		r = err_set(e, ERR_INVALID, EINVAL,
+			    "--copy is of a directory of the host: give --workspace DIR");
 	if (r == 0 && s->user)
 		r = check_user(s->user, e);
 	if (r == 0 && s->cwd)
@@ -396,10 +448,11 @@ static int check_limits(const struct spec *s, struct err *e)
 
 static int check_values(const struct spec *s, struct err *e)
 {
+	struct wire_ctl_set ctl;
 	int r = state_check_name("box", s->name, e);
 
 	if (r == 0)
-		r = state_check_name("image", s->image, e);
+		r = image_check_name(s->image, e);
 	if (r == 0)
 		r = state_check_name("wall", s->wall, e);
 	if (r == 0 && s->persistence != PERSIST_WORKSPACE && s->persistence != PERSIST_BOX)
@@ -407,12 +460,16 @@ static int check_values(const struct spec *s, struct err *e)
 	if (r == 0)
 		r = check_limits(s, e);
 	if (r == 0 && s->storage && strcmp(s->storage, "plain") != 0 &&
-	    strcmp(s->storage, "loop") != 0 && strcmp(s->storage, "tmpfs") != 0)
+	    strcmp(s->storage, "loop") != 0 && strcmp(s->storage, "tmpfs") != 0 &&
+	    strcmp(s->storage, "pool") != 0)
 		r = err_set(e, ERR_INVALID, EINVAL,
-			    "storage is 'plain', 'loop' or 'tmpfs', not '%.40s'", s->storage);
+			    "storage is 'plain', 'loop', 'tmpfs' or 'pool', not '%.40s'",
+			    s->storage);
 	if (r == 0 && s->net && !net_is_preset(s->net) && strcmp(s->net, "file") != 0)
 		r = err_set(e, ERR_INVALID, EINVAL,
 			    "'%.40s' is no policy: closed, balanced, open or a file", s->net);
+	if (r == 0)
+		r = wire_ctl_set_parse(s->ctl, &ctl, e);
 	if (r == 0)
 		r = check_place(s, e);
 	return r < 0 ? r : check_lists(s, e);

@@ -25,6 +25,11 @@ struct spec_mount {
 	bool read_only;
 };
 
+/* Where a box has its workspace. */
+#define WORKSPACE_DST "/workspace"
+/* In the box's own volume: what it wrote to its copy of a host directory (upper/ in there). */
+#define WORKSPACE_COPY "copy"
+
 /* What a box may use. One table in spec.c says how each is written and named. */
 enum limit_id {
 	LIMIT_MEM,	 /* bytes, page cache, tmpfs and page tables included; swap is off */
@@ -54,14 +59,24 @@ enum expiry { EXPIRE_STOP, EXPIRE_REMOVE };
 
 struct spec {
 	const char *name;
-	const char *image;	     /* name of the image, "host" for the host's own */
+	const char *image; /* name of the image, "host" for the host's own */
+	/* What it stands on, bottom first, and what the image says of its commands. Without layers
+	 * (the host's image, a box of an older Cove) the image is looked up at each start. */
+	const char *layers[SPEC_LAYER_MAX];
+	size_t layer_count;
+	const char *base_user, *base_cwd; /* may be NULL */
+	const char *base_env[SPEC_ENV_MAX];
+	size_t base_env_count;
 	const char *wall;	     /* "native" */
 	const char *workspace;	     /* name of a workspace, or NULL */
 	const char *workspace_dir;   /* absolute host directory instead, or NULL */
 	const char *workspace_owner; /* of that, as with a mount */
-	const char *user;	     /* NULL: the image's user */
-	const char *cwd;	     /* NULL: /workspace, or the user's home */
-	const char *session;	     /* the caller's own id, or NULL */
+	const char *from;	     /* id of the snapshot that it came from, or NULL */
+	bool renew;	     /* what no two boxes may share is made anew at its first start */
+	bool workspace_copy; /* the box works on a copy of that directory, its own */
+	const char *user;    /* NULL: the image's user */
+	const char *cwd;     /* NULL: /workspace, or the user's home */
+	const char *session; /* the caller's own id, or NULL */
 	enum persistence persistence;
 	bool one_shot;	     /* removed by its keeper when its first client is gone */
 	uint64_t timeout_ms; /* default for its commands, 0 none */
@@ -72,6 +87,7 @@ struct spec {
 	bool strict;		      /* no_new_privs, and no root inside */
 	bool trust_dir;	     /* nothing in a host directory is made read-only: keeper/pins.c */
 	bool ptrace;	     /* its processes may trace each other */
+	const char *ctl;     /* what it may ask for itself (wire/ctl.h); NULL: nothing */
 	const char *storage; /* "plain", "loop", "tmpfs"; NULL: what fits */
 	enum expiry expiry;
 	/* Its policy: a preset's name, a list (net.h) or "file" (boxes/<name>/policy). NULL or

@@ -218,16 +218,18 @@ static int open_all(struct state *s, bool make, struct err *e)
 	return r;
 }
 
-int state_open(struct state *s, const char *home, bool make, struct err *e)
+static void state_init(struct state *s)
 {
-	char hex[65];
-	int r;
-
 	memset(s, 0, sizeof(*s));
 	s->home_fd = s->boxes_fd = s->images_fd = s->layers_fd = s->workspaces_fd = s->run_fd = -1;
-	r = find_home(s, home, e);
-	if (r == 0)
-		r = open_all(s, make, e);
+}
+
+/* Once its paths are known. */
+static int open_found(struct state *s, bool make, struct err *e)
+{
+	char hex[65];
+	int r = open_all(s, make, e);
+
 	if (r < 0) {
 		state_close(s);
 		return r;
@@ -236,6 +238,26 @@ int state_open(struct state *s, const char *home, bool make, struct err *e)
 	hex[8] = 0;
 	str_copy(s->tag, sizeof(s->tag), hex);
 	return 0;
+}
+
+int state_open(struct state *s, const char *home, bool make, struct err *e)
+{
+	int r;
+
+	state_init(s);
+	r = find_home(s, home, e);
+	return r < 0 ? r : open_found(s, make, e);
+}
+
+int state_open_at(struct state *s, const char *home, const char *run, bool make, struct err *e)
+{
+	state_init(s);
+	if (home[0] != '/' || run[0] != '/' || strlen(home) >= sizeof(s->home) ||
+	    strlen(run) >= sizeof(s->run))
+		return err_set(e, ERR_INVALID, EINVAL, "'%.100s' is no state directory", home);
+	str_copy(s->home, sizeof(s->home), home);
+	str_copy(s->run, sizeof(s->run), run);
+	return open_found(s, make, e);
 }
 
 int state_make(struct state *s, struct err *e)

@@ -5,8 +5,10 @@
  *	  boxes/<name>/	  record, lock, upper/, work/, logs/
  *	  images/<name>	  which layer, which user; lines
  *	  layers/<id>/	  rootfs/
+ *	  blobs/<sha256>  see blobs.h
  *	  workspaces/<name>/
  *	  walls/	  see walls.h
+ *	  cove.db	  the catalogue, derived from all these; see db/db.h
  *	runtime		$COVE_HOME/run if COVE_HOME is set, else /run/cove or $XDG_RUNTIME_DIR/cove
  *	  <name>/	  keeper.sock
  *
@@ -32,6 +34,8 @@ struct state {
  * not there has the descriptor -1, and whoever only reads takes it for an empty one: looking
  * changes nothing on disk. home may be NULL: from the environment; it is absolute. */
 int state_open(struct state *s, const char *home, bool make, struct err *e);
+/* The same of a state directory that another process of ours found: both paths as it has them. */
+int state_open_at(struct state *s, const char *home, const char *run, bool make, struct err *e);
 /* Creates what was missing when it was opened; nothing to do is the usual case. */
 int state_make(struct state *s, struct err *e);
 void state_close(struct state *s); /* a zeroed or closed one is fine */

@@ -328,8 +328,10 @@ static int entry_type(char type, enum tar_type *ret, struct err *e)
 		return 0;
 	case '3':
 	case '4':
-	case '6':
 		*ret = TAR_OTHER;
+		return 0;
+	case '6':
+		*ret = TAR_FIFO;
 		return 0;
 	case '5':
 		*ret = TAR_DIR;

@@ -26,7 +26,8 @@ enum tar_type {
 	TAR_DIR,
 	TAR_SYMLINK,
 	TAR_HARDLINK, /* target is a path like any other: relative to the root of the archive */
-	TAR_OTHER,    /* a device or FIFO */
+	TAR_FIFO,
+	TAR_OTHER, /* a device */
 };
 
 struct tar_entry {

@@ -10,7 +10,11 @@
  * the same name, but never a directory that has something in it.
  *
  * Modes and times of directories are set at the end: making files changes times, and a directory
- * may be read-only.
+ * may be read-only. A directory that the stream only implies belongs to root and is of 1970, so
+ * that the same stream always makes the same tree.
+ *
+ * A whiteout is made like a file; what its own layer has in its place stays, and a directory there
+ * is marked opaque instead. So is one that comes after its whiteout.
  */
 #include "store/unpack.h"
 
@@ -20,6 +24,7 @@
 #include "base/path.h"
 #include "base/sha.h"
 #include "base/str.h"
+#include "store/layer_tar.h"
 #include "store/tar.h"
 
 #include <errno.h>
@@ -27,6 +32,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/xattr.h>
 
 enum { READ_BYTES = 256 << 10 };
 
@@ -52,6 +59,7 @@ struct unpack {
 	struct attrs file;
 	struct dir_todo *dirs, **dirs_end; /* owned, in the order of the stream */
 	size_t dirs_bytes;
+	const struct unpack_how *how; /* borrowed */
 	bool single;
 	struct unpack_result *result;
 };
@@ -86,67 +94,6 @@ static int fail(struct err *e, int code, const char *path)
 	return err_errno(e, code, "unpack '%s'", show(shown, path));
 }
 
-/* ---- parents ---- */
-
-/* Opens the directory path below root, part by part, making what is missing. */
-static int make_dirs(int root_fd, char *path)
-{
-	autoclose int fd = -1;
-
-	for (char *name = path, *next; name; name = next) {
-		int at = fd >= 0 ? fd : root_fd, child;
-
-		next = strchr(name, '/');
-		if (next)
-			*next = 0;
-		if (mkdirat(at, name, 0755) < 0 && errno != EEXIST)
-			child = -errno;
-		else
-			child = fd_openat2(at, name, O_PATH | O_DIRECTORY, 0, INSIDE);
-		if (next)
-			*next++ = '/';
-		if (child < 0)
-			return child;
-		fd_close(&fd);
-		fd = child;
-	}
-	return take_fd(fd);
-}
-
-/* The descriptor of the directory that an entry is in, borrowed, and the entry's own name. */
-static int find_parent(struct unpack *u, const char *path, const char **ret_name)
-{
-	const char *slash = strrchr(path, '/');
-	size_t n = slash ? (size_t)(slash - path) : 0;
-	int fd;
-
-	*ret_name = slash ? slash + 1 : path;
-	if (!slash)
-		return u->root_fd;
-	if (u->parent_fd >= 0 && strlen(u->parent) == n && memcmp(u->parent, path, n) == 0)
-		return u->parent_fd;
-	fd_close(&u->parent_fd);
-	memcpy(u->parent, path, n);
-	u->parent[n] = 0;
-	fd = fd_openat2(u->root_fd, u->parent, O_PATH | O_DIRECTORY, 0, INSIDE);
-	if (fd == -ENOENT)
-		fd = make_dirs(u->root_fd, u->parent);
-	if (fd < 0)
-		return fd;
-	u->parent_fd = fd;
-	return fd;
-}
-
-/* Makes room for an entry that comes a second time. */
-static int clear_name(int dir_fd, const char *name)
-{
-	if (unlinkat(dir_fd, name, 0) == 0 || errno == ENOENT)
-		return 0;
-	if (errno != EISDIR)
-		return -errno;
-	return unlinkat(dir_fd, name, AT_REMOVEDIR) < 0 ? -errno : 0;
-}
-
 /* ---- attributes ---- */
 
 static struct attrs attrs_of(const struct tar_entry *entry, bool single)
@@ -177,9 +124,9 @@ static int set_attrs(int fd, const struct attrs *a, bool single)
 	return 0;
 }
 
-static int remember_dir(struct unpack *u, const struct tar_entry *entry)
+static int remember_dir(struct unpack *u, const char *path, const struct attrs *attrs)
 {
-	size_t n = strlen(entry->path) + 1;
+	size_t n = strlen(path) + 1;
 	struct dir_todo *d;
 
 	if (u->dirs_bytes + sizeof(*d) + n > UNPACK_DIRS_MAX)
@@ -188,12 +135,116 @@ static int remember_dir(struct unpack *u, const struct tar_entry *entry)
 	if (!d)
 		return -ENOMEM;
 	d->next = NULL;
-	d->attrs = attrs_of(entry, u->single);
-	memcpy(d->path, entry->path, n);
+	d->attrs = *attrs;
+	memcpy(d->path, path, n);
 	*u->dirs_end = d;
 	u->dirs_end = &d->next;
 	u->dirs_bytes += sizeof(*d) + n;
 	return 0;
+}
+
+/* ---- whiteouts ---- */
+
+static bool is_whiteout(int dir_fd, const char *name)
+{
+	struct stat st;
+
+	return fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISCHR(st.st_mode) &&
+	       st.st_rdev == makedev(0, 0);
+}
+
+/* Hides what layers below have in the directory. */
+static int mark_opaque(int dir_fd, const char *name)
+{
+	autoclose int fd = fd_openat2(dir_fd, name, O_RDONLY | O_DIRECTORY, 0, INSIDE);
+
+	if (fd < 0)
+		return fd;
+	return fsetxattr(fd, LAYER_OPAQUE_XATTR, "y", 1, 0) < 0 ? -errno : 0;
+}
+
+/* A directory where the same layer has a whiteout. 1: there was none. */
+static int replace_whiteout(int dir_fd, const char *name)
+{
+	if (!is_whiteout(dir_fd, name))
+		return 1;
+	if (unlinkat(dir_fd, name, 0) < 0 || mkdirat(dir_fd, name, 0755) < 0)
+		return -errno;
+	return mark_opaque(dir_fd, name);
+}
+
+/* ---- parents ---- */
+
+/* A directory that no entry has named yet. */
+static int make_implied(struct unpack *u, int dir_fd, const char *name, const char *path)
+{
+	static const struct attrs implied = {.mode = 0755};
+	int r = 0;
+
+	if (mkdirat(dir_fd, name, 0755) < 0) {
+		if (errno != EEXIST)
+			return -errno;
+		r = replace_whiteout(dir_fd, name);
+	}
+	return r == 0 ? remember_dir(u, path, &implied) : r;
+}
+
+/* Opens the directory path, part by part, making what is missing. */
+static int make_dirs(struct unpack *u, char *path)
+{
+	autoclose int fd = -1;
+
+	for (char *name = path, *next; name; name = next) {
+		int at = fd >= 0 ? fd : u->root_fd, child;
+
+		next = strchr(name, '/');
+		if (next)
+			*next = 0;
+		child = make_implied(u, at, name, path);
+		if (child >= 0)
+			child = fd_openat2(at, name, O_PATH | O_DIRECTORY, 0, INSIDE);
+		if (next)
+			*next++ = '/';
+		if (child < 0)
+			return child;
+		fd_close(&fd);
+		fd = child;
+	}
+	return take_fd(fd);
+}
+
+/* The descriptor of the directory that an entry is in, borrowed, and the entry's own name. */
+static int find_parent(struct unpack *u, const char *path, const char **ret_name)
+{
+	const char *slash = strrchr(path, '/');
+	size_t n = slash ? (size_t)(slash - path) : 0;
+	int fd;
+
+	*ret_name = slash ? slash + 1 : path;
+	if (!slash)
+		return u->root_fd;
+	if (u->parent_fd >= 0 && strlen(u->parent) == n && memcmp(u->parent, path, n) == 0)
+		return u->parent_fd;
+	fd_close(&u->parent_fd);
+	memcpy(u->parent, path, n);
+	u->parent[n] = 0;
+	fd = fd_openat2(u->root_fd, u->parent, O_PATH | O_DIRECTORY, 0, INSIDE);
+	if (fd == -ENOENT || fd == -ENOTDIR)
+		fd = make_dirs(u, u->parent);
+	if (fd < 0)
+		return fd;
+	u->parent_fd = fd;
+	return fd;
+}
+
+/* Makes room for an entry that comes a second time. */
+static int clear_name(int dir_fd, const char *name)
+{
+	if (unlinkat(dir_fd, name, 0) == 0 || errno == ENOENT)
+		return 0;
+	if (errno != EISDIR)
+		return -errno;
+	return unlinkat(dir_fd, name, AT_REMOVEDIR) < 0 ? -errno : 0;
 }
 
 static int finish_dirs(struct unpack *u, struct err *e)
@@ -235,15 +286,19 @@ static int make_file(struct unpack *u, int dir_fd, const char *name, const struc
 
 static int make_dir(struct unpack *u, int dir_fd, const char *name, const struct tar_entry *entry)
 {
+	struct attrs a = attrs_of(entry, u->single);
 	struct stat st;
 	int r;
 
 	if (mkdirat(dir_fd, name, 0700) < 0) {
 		if (errno != EEXIST)
 			return -errno;
-		if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		r = replace_whiteout(dir_fd, name);
+		if (r < 0)
+			return r;
+		if (r > 0 && fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 			return -errno;
-		if (!S_ISDIR(st.st_mode)) {
+		if (r > 0 && !S_ISDIR(st.st_mode)) {
 			r = clear_name(dir_fd, name);
 			if (r < 0)
 				return r;
@@ -251,7 +306,7 @@ static int make_dir(struct unpack *u, int dir_fd, const char *name, const struct
 				return -errno;
 		}
 	}
-	return remember_dir(u, entry);
+	return remember_dir(u, entry->path, &a);
 }
 
 static int make_symlink(struct unpack *u, int dir_fd, const char *name,
@@ -297,16 +352,107 @@ static int make_hardlink(struct unpack *u, int dir_fd, const char *name,
 	return r < 0 ? fail(e, -r, entry->path) : 0;
 }
 
+static int make_fifo(struct unpack *u, int dir_fd, const char *name, const struct tar_entry *entry)
+{
+	struct attrs a = attrs_of(entry, u->single);
+	struct timespec times[2] = {a.mtime, a.mtime};
+	int r = clear_name(dir_fd, name);
+
+	if (r < 0)
+		return r;
+	if (mknodat(dir_fd, name, S_IFIFO | 0600, 0) < 0)
+		return -errno;
+	if (!u->single && fchownat(dir_fd, name, a.uid, a.gid, AT_SYMLINK_NOFOLLOW) < 0)
+		return -errno;
+	/* It is a FIFO and no link: the tree is ours alone. */
+	if (fchmodat(dir_fd, name, a.mode, 0) < 0)
+		return -errno;
+	return utimensat(dir_fd, name, times, AT_SYMLINK_NOFOLLOW) < 0 ? -errno : 0;
+}
+
+static int bad_mark(struct err *e, const char *what, const char *path)
+{
+	char shown[120];
+
+	return err_set(e, ERR_INVALID, EBADMSG, "the tar stream has %s: '%s'", what,
+		       show(shown, path));
+}
+
+/* `.wh.NAME` or `.wh..wh..opq` in dir_fd. */
+static int make_whiteout(struct unpack *u, int dir_fd, const char *name,
+			 const struct tar_entry *entry, struct err *e)
+{
+	const char *hidden = name + strlen(LAYER_WHITEOUT);
+	struct stat st;
+	int r;
+
+	if (entry->type != TAR_FILE || entry->size > 0)
+		return bad_mark(e, "a whiteout that is no empty file", entry->path);
+	if (strcmp(name, LAYER_OPAQUE) == 0) {
+		if (name == entry->path)
+			return err_set(e, ERR_UNSUPPORTED, EOPNOTSUPP,
+				       "the layer hides all that is below it ('" LAYER_OPAQUE
+				       "' in its root): overlay cannot do that");
+		r = mark_opaque(dir_fd, ".");
+		return r < 0 ? fail(e, -r, entry->path) : 0;
+	}
+	if (!*hidden || strcmp(hidden, ".") == 0 || strcmp(hidden, "..") == 0 ||
+	    str_starts(hidden, LAYER_WHITEOUT))
+		return bad_mark(e, "a whiteout of something that is no name", entry->path);
+	if (fstatat(dir_fd, hidden, &st, AT_SYMLINK_NOFOLLOW) == 0)
+		r = S_ISDIR(st.st_mode) ? mark_opaque(dir_fd, hidden) : 0;
+	else
+		r = mknodat(dir_fd, hidden, S_IFCHR, makedev(0, 0)) < 0 ? -errno : 0;
+	return r < 0 ? fail(e, -r, entry->path) : 0;
+}
+
+/* 1: the entry is a whiteout. */
+static int check_marks(const struct unpack *u, const struct tar_entry *entry, struct err *e)
+{
+	for (const char *part = entry->path; part;) {
+		const char *slash = strchr(part, '/');
+
+		if (str_starts(part, LAYER_WHITEOUT)) {
+			if (u->how->kind == UNPACK_LAYER && !slash)
+				return 1;
+			return bad_mark(e,
+					slash ? "a directory that is named like a whiteout"
+					      : "a whiteout, which only layers have",
+					entry->path);
+		}
+		part = slash ? slash + 1 : NULL;
+	}
+	return 0;
+}
+
+static int count_entry(struct unpack *u, const struct tar_entry *entry, struct err *e)
+{
+	uint64_t max = u->how->bytes_max ? u->how->bytes_max : LAYER_BYTES_MAX;
+
+	u->result->files++;
+	u->result->bytes += entry->size;
+	if (entry->size <= max && u->result->bytes <= max)
+		return 0;
+	return err_set(e, ERR_LIMIT, EFBIG,
+		       "its files hold more than %llu MiB; --max-size allows more",
+		       (unsigned long long)max >> 20);
+}
+
 static int on_entry(void *arg, const struct tar_entry *entry, struct err *e)
 {
 	struct unpack *u = arg;
 	const char *name;
-	int dir_fd, r = 0;
+	int dir_fd, mark, r = 0;
 
 	if (!*entry->path) {
-		r = remember_dir(u, entry);
+		struct attrs a = attrs_of(entry, u->single);
+
+		r = remember_dir(u, "", &a);
 		return r < 0 ? fail(e, -r, "/") : 0;
 	}
+	mark = check_marks(u, entry, e);
+	if (mark < 0)
+		return mark;
 	if (entry->type == TAR_OTHER) {
 		u->result->skipped++;
 		return 0;
@@ -314,8 +460,11 @@ static int on_entry(void *arg, const struct tar_entry *entry, struct err *e)
 	dir_fd = find_parent(u, entry->path, &name);
 	if (dir_fd < 0)
 		return fail(e, -dir_fd, entry->path);
-	u->result->files++;
-	u->result->bytes += entry->size;
+	if (mark)
+		return make_whiteout(u, dir_fd, name, entry, e);
+	r = count_entry(u, entry, e);
+	if (r < 0)
+		return r;
 	switch (entry->type) {
 	case TAR_FILE:
 		r = make_file(u, dir_fd, name, entry);
@@ -328,6 +477,9 @@ static int on_entry(void *arg, const struct tar_entry *entry, struct err *e)
 		break;
 	case TAR_HARDLINK:
 		return make_hardlink(u, dir_fd, name, entry, e);
+	case TAR_FIFO:
+		r = make_fifo(u, dir_fd, name, entry);
+		break;
 	case TAR_OTHER:
 		break;
 	}
@@ -357,7 +509,8 @@ static const struct tar_ops unpack_ops = {on_entry, on_data, on_entry_end};
 
 /* ---- the stream ---- */
 
-static int read_stream(int tar_fd, struct tar *t, struct unpack_result *result, struct err *e)
+static int read_stream(int tar_fd, struct tar *t, const struct unpack_how *how,
+		       struct unpack_result *result, struct err *e)
 {
 	static const char digits[] = "0123456789abcdef";
 	autofree uint8_t *block = malloc(READ_BYTES);
@@ -369,6 +522,10 @@ static int read_stream(int tar_fd, struct tar *t, struct unpack_result *result, 
 	if (!block)
 		return err_errno(e, ENOMEM, "read the tar stream");
 	sha256_init(&hash);
+	if (how->head_len > 0) {
+		sha_add(&hash, how->head, how->head_len);
+		r = tar_feed(t, how->head, how->head_len, e);
+	}
 	while (r == 0 && (n = fd_read_full(tar_fd, block, READ_BYTES)) != 0) {
 		if (n < 0)
 			return err_errno(e, (int)-n, "read the tar stream");
@@ -398,12 +555,15 @@ static void unpack_done(struct unpack *u)
 	}
 }
 
-int unpack_tar(int tar_fd, int root_fd, bool single, struct unpack_result *ret, struct err *e)
+int unpack_stream(int tar_fd, int root_fd, const struct unpack_how *how, struct unpack_result *ret,
+		  struct err *e)
 {
+	static const struct attrs implied = {.mode = 0755};
 	struct unpack u = {.root_fd = root_fd,
 			   .parent_fd = -1,
 			   .file_fd = -1,
-			   .single = single,
+			   .how = how,
+			   .single = how->single,
 			   .result = ret};
 	struct tar t;
 	int r;
@@ -411,7 +571,8 @@ int unpack_tar(int tar_fd, int root_fd, bool single, struct unpack_result *ret, 
 	u.dirs_end = &u.dirs;
 	memset(ret, 0, sizeof(*ret));
 	tar_init(&t, &unpack_ops, &u);
-	r = read_stream(tar_fd, &t, ret, e);
+	r = remember_dir(&u, "", &implied);
+	r = r < 0 ? fail(e, -r, "/") : read_stream(tar_fd, &t, how, ret, e);
 	if (r == 0)
 		r = finish_dirs(&u, e);
 	tar_done(&t);

@@ -8,12 +8,13 @@
  * A disk is made within .new-<random> and named <name>.img before the directory gets its name, and
  * a removal takes the names away in the other order: a disk without a directory is never in use,
  * whoever made it or removed it was killed, and it goes. Making, opening and removing hold a lock
- * on workspaces/, so that none of them sees another halfway.
+ * on workspaces/, so that none of them sees another halfway. A volume in the pool is named by the
+ * directory itself, and comes and goes with it.
  *
  * A mount source is resolved by the kernel with RESOLVE_BENEATH, because a box may be changing the
  * workspace at this very moment: no check of ours could be trusted by the time the path is used.
  */
-#include "store/workspace.h"
+#include "store/workspace_parts.h"
 
 #include "base/fd.h"
 #include "base/limits.h"
@@ -23,9 +24,11 @@
 #include "storage/ext4.h"
 #include "storage/loop.h"
 #include "storage/loopdev.h"
+#include "storage/pool.h"
 #include "storage/tree.h"
-#include "store/image_internal.h"
+#include "store/inside.h"
 #include "store/record.h"
+#include "store/workspace_stack.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -78,7 +81,7 @@ static int lock_all(struct state *s, int wait_ms)
 	return take_fd(fd);
 }
 
-static struct storage_place place_of(const struct state *s, const char *name)
+struct storage_place workspace_place(const struct state *s, const char *name)
 {
 	return (struct storage_place){
 		.home_fd = s->home_fd, .dir_fd = s->workspaces_fd, .name = name};
@@ -107,7 +110,7 @@ static int make_workspace(struct state *s, const char *name)
 /* The same with a disk. Under the lock. */
 static int make_with_disk(struct state *s, const char *name, uint64_t bytes, struct err *e)
 {
-	struct storage_place place = place_of(s, name);
+	struct storage_place place = workspace_place(s, name);
 	char tmp[32], disk[DISK_NAME_SIZE];
 	autoclose int fd = -1;
 	int r = state_new_dir(s->workspaces_fd, tmp, &fd);
@@ -128,13 +131,50 @@ static int make_with_disk(struct state *s, const char *name, uint64_t bytes, str
 	return fsync(s->workspaces_fd) < 0 ? state_error(s, errno, "sync", e) : 0;
 }
 
+/* The same with a volume in the pool, which the directory names. Under the lock. */
+static int make_in_pool(struct state *s, const char *name, const struct ids *ids, uint64_t bytes,
+			struct err *e)
+{
+	struct volume volume = VOLUME_NONE;
+	struct storage_place place;
+	autoclose int fd = -1;
+	char tmp[32];
+	int r = state_new_dir(s->workspaces_fd, tmp, &fd);
+
+	if (r < 0)
+		return state_error(s, -r, "make the workspace in", e);
+	place = workspace_place(s, tmp);
+	r = storage_pool.open(&place, ids, &(struct storage_size){.bytes = bytes}, &volume, e);
+	volume_done(&volume);
+	if (r == 0 && (renameat(s->workspaces_fd, tmp, s->workspaces_fd, name) < 0 ||
+		       fsync(s->workspaces_fd) < 0))
+		r = state_error(s, errno, "make the workspace in", e);
+	if (r < 0)
+		(void)storage_delete(s->home_fd, s->workspaces_fd, tmp, ids, NULL);
+	return r;
+}
+
+int workspace_make(struct state *s, const char *name, const struct ids *ids, uint64_t bytes,
+		   struct err *e)
+{
+	struct storage_place place = workspace_place(s, name);
+	int r;
+
+	if (bytes > 0 && ids->kind == IDS_RANGE && pool_is_ready(s->home_fd))
+		return make_in_pool(s, name, ids, bytes, e);
+	if (bytes > 0 && ids->kind == IDS_RANGE && storage_loop.check(&place, ids, NULL) == 0)
+		return make_with_disk(s, name, bytes, e);
+	r = make_workspace(s, name);
+	return r < 0 ? state_error(s, -r, "make the workspace in", e) : 0;
+}
+
 enum { OPEN_FLAGS = O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW };
 
 /* Opens the directory; makes it if it is missing. Under the lock. */
 static int open_or_make(struct state *s, const char *name, int *ret_fd, struct err *e)
 {
 	char disk[DISK_NAME_SIZE];
-	struct storage_place place = place_of(s, name);
+	struct storage_place place = workspace_place(s, name);
 	int fd = openat(s->workspaces_fd, name, OPEN_FLAGS), r;
 
 	if (fd < 0 && errno == ENOENT) {
@@ -152,7 +192,7 @@ static int open_or_make(struct state *s, const char *name, int *ret_fd, struct e
 	return 0;
 }
 
-static int lock_for(struct state *s, const char *name, int *ret_fd, struct err *e)
+int workspace_lock(struct state *s, const char *name, int *ret_fd, struct err *e)
 {
 	int r = state_check_name("workspace", name, e);
 
@@ -168,22 +208,23 @@ void workspace_use_done(struct workspace_use *u)
 {
 	fd_close(&u->root_fd);
 	volume_done(&u->volume);
+	workspace_stack_done(&u->stack);
 }
 
-static bool is_missing(const struct state *s, const char *name)
+bool workspace_is_missing(const struct state *s, const char *name)
 {
 	struct stat st;
 
 	return fstatat(s->workspaces_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT;
 }
 
-static int use_disk(const struct storage_place *place, const struct ids *ids,
-		    struct workspace_use *ret, struct err *e)
+static int use_disk(const struct storage_ops *ops, const struct storage_place *place,
+		    const struct ids *ids, struct workspace_use *ret, struct err *e)
 {
-	int r = storage_loop.check(place, ids, e);
+	int r = ops->check(place, ids, e);
 
 	if (r == 0)
-		r = storage_loop.open(place, ids, &(struct storage_size){0}, &ret->volume, e);
+		r = ops->open(place, ids, &(struct storage_size){0}, &ret->volume, e);
 	if (r < 0) {
 		err_prefix(e, "workspace '%s'", place->name);
 		return r;
@@ -195,21 +236,28 @@ static int use_disk(const struct storage_place *place, const struct ids *ids,
 int workspace_use(struct state *s, const char *name, const struct ids *ids, uint64_t bytes,
 		  bool due, struct workspace_use *ret, struct err *e)
 {
-	struct storage_place place = place_of(s, name);
+	struct storage_place place = workspace_place(s, name);
 	autoclose int lock = -1;
 	struct err no_disk = {0};
 	int r;
 
 	*ret = (struct workspace_use){
 		.root_fd = -1, .volume = VOLUME_NONE, .needs_root = ids->kind != IDS_RANGE};
-	r = lock_for(s, name, &lock, e);
+	r = workspace_lock(s, name, &lock, e);
 	if (r < 0)
 		return r;
-	if (bytes > 0 && is_missing(s, name)) {
+	r = workspace_is_missing(s, name) ? -ENOENT : workspace_stack_read(s, name, &ret->stack);
+	if (r < 0 && r != -ENOENT)
+		return err_set(e, ERR_DAMAGED, -r, "the layers of workspace '%s' cannot be read",
+			       name);
+	r = 0;
+	if (bytes > 0 && workspace_is_missing(s, name)) {
 		/* Memory, which the check would name, is no place for what outlives its box. */
 		if (ret->needs_root)
 			err_set(&no_disk, ERR_UNSUPPORTED, EPERM,
 				"a disk of its own needs root (loop devices)");
+		else if (pool_is_ready(s->home_fd))
+			r = make_in_pool(s, name, ids, bytes, e);
 		else if (storage_loop.check(&place, ids, &no_disk) == 0)
 			r = make_with_disk(s, name, bytes, e);
 	} else if (bytes > 0) {
@@ -218,10 +266,10 @@ int workspace_use(struct state *s, const char *name, const struct ids *ids, uint
 	}
 	if (r < 0)
 		return r;
-	if (!is_missing(s, name) && storage_detect(&place) == &storage_loop)
-		return use_disk(&place, ids, ret, e);
+	if (!workspace_is_missing(s, name) && storage_detect(&place) != &storage_plain)
+		return use_disk(storage_detect(&place), &place, ids, ret, e);
 	str_copy(ret->why, sizeof(ret->why), no_disk.msg);
-	if (due && ret->why[0] && is_missing(s, name))
+	if (due && ret->why[0] && workspace_is_missing(s, name))
 		return 0;
 	return open_or_make(s, name, &ret->root_fd, e);
 }
@@ -287,9 +335,27 @@ static int measure_disk(const struct storage_place *place, const struct ids *ids
 	return 0;
 }
 
+/* Its quota says how much, a walk how many. */
+static int measure_pool(const struct storage_place *place, const struct ids *ids,
+			struct workspace *w, struct err *e)
+{
+	struct volume volume = VOLUME_NONE;
+	struct volume_usage usage;
+	uint64_t bytes;
+	int r = storage_pool.open(place, ids, &(struct storage_size){0}, &volume, e);
+
+	if (r == 0)
+		r = tree_usage(volume.stat_fd, ".", &bytes, &w->files, e);
+	volume_usage(&volume, &usage);
+	w->bytes = usage.bytes;
+	volume_done(&volume);
+	return r;
+}
+
 int workspace_list(struct state *s, const struct ids *ids, struct workspace **ret,
 		   size_t *ret_count, struct err *e)
 {
+	const struct storage_ops *ops;
 	struct workspace *list;
 	char **names;
 	size_t count, n = 0;
@@ -301,11 +367,13 @@ int workspace_list(struct state *s, const struct ids *ids, struct workspace **re
 	if (!list)
 		r = err_errno(e, ENOMEM, "list the workspaces");
 	for (size_t i = 0; i < count && r == 0; i++) {
-		struct storage_place place = place_of(s, names[i]);
+		struct storage_place place = workspace_place(s, names[i]);
 
 		str_copy(list[n].name, sizeof(list[n].name), names[i]);
-		r = storage_detect(&place) == &storage_loop ? measure_disk(&place, ids, &list[n], e)
-							    : measure_tree(s, ids, &list[n], e);
+		ops = storage_detect(&place);
+		r = ops == &storage_loop   ? measure_disk(&place, ids, &list[n], e)
+		    : ops == &storage_pool ? measure_pool(&place, ids, &list[n], e)
+					   : measure_tree(s, ids, &list[n], e);
 		/* One that was removed meanwhile is not an error. */
 		if (r == -ENOENT)
 			r = 0;
@@ -324,7 +392,7 @@ int workspace_list(struct state *s, const struct ids *ids, struct workspace **re
 
 /* ---- removing ---- */
 
-/* Disks whose directory is gone or was never there. Under the lock. */
+/* Disks and lists of layers whose directory is gone or was never there. Under the lock. */
 static int drop_lone_disks(struct state *s)
 {
 	char **names;
@@ -334,13 +402,14 @@ static int drop_lone_disks(struct state *s)
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < count && r == 0; i++) {
+		const char *end = strrchr(names[i], '.');
 		char name[BOX_NAME_MAX + 1];
-		size_t n = strlen(names[i]);
 
-		if (n <= 4 || n - 4 > BOX_NAME_MAX || strcmp(names[i] + n - 4, ".img") != 0)
+		if (!end || end == names[i] || (size_t)(end - names[i]) > BOX_NAME_MAX ||
+		    (strcmp(end, ".img") != 0 && strcmp(end, WORKSPACE_STACK_END) != 0))
 			continue;
-		snprintf(name, sizeof(name), "%.*s", (int)(n - 4), names[i]);
-		if (is_missing(s, name) && unlinkat(s->workspaces_fd, names[i], 0) < 0 &&
+		snprintf(name, sizeof(name), "%.*s", (int)(end - names[i]), names[i]);
+		if (workspace_is_missing(s, name) && unlinkat(s->workspaces_fd, names[i], 0) < 0 &&
 		    errno != ENOENT)
 			r = -errno;
 	}
@@ -366,15 +435,15 @@ int workspace_sweep(struct state *s, const struct ids *ids, struct err *e)
 	if (r < 0)
 		return err_errno(e, -r, "list the workspaces in '%.140s'", s->home);
 	for (size_t i = 0; i < count && r == 0; i++)
-		r = tree_remove_as(ids, s->workspaces_fd, names[i], e);
+		r = storage_delete(s->home_fd, s->workspaces_fd, names[i], ids, e);
 	state_names_free(names, count);
 	return r;
 }
 
-/* Takes the names away, which is what counts: the directory first. Under the lock. */
-static int hide(struct state *s, const char *name, struct err *e)
+/* Which is what counts. */
+int workspace_hide(struct state *s, const char *name, struct err *e)
 {
-	struct storage_place place = place_of(s, name);
+	struct storage_place place = workspace_place(s, name);
 	char gone[32], disk[DISK_NAME_SIZE];
 
 	state_gone_name(gone);
@@ -386,6 +455,9 @@ static int hide(struct state *s, const char *name, struct err *e)
 	disk_name(&place, disk);
 	state_gone_name(gone);
 	if (renameat(s->workspaces_fd, disk, s->workspaces_fd, gone) < 0 && errno != ENOENT)
+		return state_error(s, errno, "remove the workspace in", e);
+	snprintf(disk, sizeof(disk), "%.*s" WORKSPACE_STACK_END, (int)BOX_NAME_MAX, name);
+	if (unlinkat(s->workspaces_fd, disk, 0) < 0 && errno != ENOENT)
 		return state_error(s, errno, "remove the workspace in", e);
 	return fsync(s->workspaces_fd) < 0 ? state_error(s, errno, "sync", e) : 0;
 }
@@ -400,17 +472,71 @@ int workspace_remove(struct state *s, const struct ids *ids, const char *name, s
 		return r;
 	if (s->workspaces_fd < 0)
 		return err_set(e, ERR_NOT_FOUND, ENOENT, "no workspace '%s'", name);
-	r = lock_for(s, name, &lock, e);
+	r = workspace_lock(s, name, &lock, e);
 	if (r == 0)
-		r = record_find_user(s, NULL, name, box, e);
+		r = record_find_user(s, NULL, NULL, name, box, e);
 	if (r > 0)
 		return err_set(e, ERR_CONFLICT, EBUSY,
 			       "box '%s' uses workspace '%s'; remove the box first (cove rm -f %s)",
 			       box, name, box);
 	if (r == 0)
-		r = hide(s, name, e);
+		r = workspace_hide(s, name, e);
 	fd_close(&lock); /* the sweep has its own */
 	return r < 0 ? r : workspace_sweep(s, ids, e);
+}
+
+/* ---- replacing ---- */
+
+struct replaced_users {
+	const char *workspace;
+	bool (*is_replaced)(void *arg, const char *box);
+	void *arg;
+	char box[BOX_NAME_MAX + 1];
+};
+
+static int stays_user(void *arg, const struct spec *spec)
+{
+	struct replaced_users *u = arg;
+
+	if (!spec->workspace || strcmp(spec->workspace, u->workspace) != 0 ||
+	    u->is_replaced(u->arg, spec->name))
+		return 0;
+	str_copy(u->box, sizeof(u->box), spec->name);
+	return 1;
+}
+
+int workspace_check_users(struct state *s, const char *name,
+			  bool (*is_replaced)(void *arg, const char *box), void *arg, struct err *e)
+{
+	struct replaced_users u = {.workspace = name, .is_replaced = is_replaced, .arg = arg};
+	int r = workspace_is_missing(s, name) ? 0 : record_each_spec(s, stays_user, &u, e);
+
+	return r > 0 ? err_set(e, ERR_CONFLICT, EBUSY,
+			       "box '%s' uses workspace '%s'; remove the box first (cove rm -f %s)",
+			       u.box, name, u.box)
+		     : r;
+}
+
+int workspace_take_made(struct state *s, int from_fd, const char *name, bool force, struct err *e)
+{
+	struct storage_place place = workspace_place(s, name);
+	char disk[DISK_NAME_SIZE], stack[BOX_NAME_MAX + sizeof(WORKSPACE_STACK_END)];
+	autoclose int lock = -1;
+	int to = s->workspaces_fd, r = workspace_lock(s, name, &lock, e);
+
+	if (r == 0 && !workspace_is_missing(s, name))
+		r = force ? workspace_hide(s, name, e)
+			  : err_set(e, ERR_EXISTS, EEXIST, "workspace '%s' was made meanwhile",
+				    name);
+	if (r < 0)
+		return r;
+	disk_name(&place, disk);
+	snprintf(stack, sizeof(stack), "%.*s" WORKSPACE_STACK_END, (int)BOX_NAME_MAX, name);
+	if ((renameat(from_fd, disk, to, disk) < 0 && errno != ENOENT) ||
+	    (renameat(from_fd, stack, to, stack) < 0 && errno != ENOENT) ||
+	    renameat(from_fd, name, to, name) < 0 || fsync(to) < 0)
+		return err_errno(e, errno, "name workspace '%s'", name);
+	return 0;
 }
 
 /* ---- mount sources ---- */

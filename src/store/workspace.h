@@ -12,6 +12,7 @@
 #include "storage/ids.h"
 #include "storage/storage.h"
 #include "store/state.h"
+#include "store/workspace_stack.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -30,6 +31,8 @@ struct workspace_use {
 	struct volume volume;
 	char why[200];
 	bool needs_root; /* which is why: no other workspace would do */
+	struct workspace_stack
+		stack; /* of a stacked one: what holds upper/ and work/ is above it */
 };
 
 /* due: one that cannot be bounded is not made, and `why` says why. */
@@ -47,6 +50,14 @@ int workspace_list(struct state *s, const struct ids *ids, struct workspace **re
 
 /* ERR_NOT_FOUND if there is none, ERR_CONFLICT with the name of a box that uses it. */
 int workspace_remove(struct state *s, const struct ids *ids, const char *name, struct err *e);
+
+/* ERR_CONFLICT where it is here and a box uses it that is_replaced does not name. */
+int workspace_check_users(struct state *s, const char *name,
+			  bool (*is_replaced)(void *arg, const char *box), void *arg,
+			  struct err *e);
+/* Gives one that was made below from_fd, as it is to be below workspaces/, its names there. One
+ * that is here goes with force, and is ERR_EXISTS without; its users were checked. */
+int workspace_take_made(struct state *s, int from_fd, const char *name, bool force, struct err *e);
 
 /* Gives the files that boxes wrote into a host directory back: as root to the directory's owner
  * (to root, where that is a box's id itself), otherwise to the caller. Follows no link and enters

@@ -10,7 +10,7 @@
 #include "base/str.h"
 #include "storage/share.h"
 #include "storage/tree.h"
-#include "store/image_internal.h"
+#include "store/inside.h"
 #include "store/own.h"
 #include "store/workspace.h"
 

@@ -21,7 +21,8 @@ enum { ANSWER_MS = 10000 }; /* until a program that was asked counts as hung */
 const struct wall_info wall_native_info = {
 	.name = "native",
 	.flags = WALL_SHARED_KERNEL | WALL_ROOT_INSIDE | WALL_GROUPED | WALL_EXEC_GROUPS |
-		 WALL_PROC_FILES | WALL_HOST_MOUNTS | WALL_FREEZE | WALL_MEASURE | WALL_TRACING,
+		 WALL_PROC_FILES | WALL_HOST_MOUNTS | WALL_FREEZE | WALL_MEASURE | WALL_TRACING |
+		 WALL_CTL,
 	.strength = 10,
 	.holds = "namespaces on the host's kernel",
 };
@@ -29,7 +30,7 @@ const struct wall_info wall_native_info = {
 const struct wall_info wall_gvisor_info = {
 	.name = "gvisor",
 	.flags = WALL_ROOT_INSIDE | WALL_GROUPED | WALL_PROC_FILES | WALL_HOST_MOUNTS |
-		 WALL_FREEZE | WALL_MEASURE,
+		 WALL_FREEZE | WALL_MEASURE | WALL_CTL,
 	.strength = 20,
 	.pids_each = 4,
 	.pids_more = 256,
@@ -76,7 +77,8 @@ void wall_lacks(const struct wall_info *w, char *ret, size_t size)
 		     {WALL_HOST_MOUNTS, "directories of the host"},
 		     {WALL_FREEZE, "pause"},
 		     {WALL_MEASURE, "stats"},
-		     {WALL_TRACING, "--ptrace"}};
+		     {WALL_TRACING, "--ptrace"},
+		     {WALL_CTL, "--ctl"}};
 	size_t len = 0;
 
 	ret[0] = 0;

@@ -21,6 +21,7 @@ enum wall_flag {
 	WALL_FREEZE = 1 << 6,	     /* a box can be paused */
 	WALL_MEASURE = 1 << 7,	     /* what a box uses is known */
 	WALL_TRACING = 1 << 8,	     /* the box's filter holds what a tracer makes of a call, too */
+	WALL_CTL = 1 << 9,	     /* a box may be given cove-ctl */
 };
 
 struct wall_info {

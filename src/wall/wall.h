@@ -32,6 +32,16 @@ struct wall_host;
 #define WALL_PINS_MAX	48u
 #define WALL_MOUNTS_MAX (SPEC_MOUNT_MAX + 1 + WALL_PINS_MAX)
 
+#define WALL_LOWERS_MAX 128u /* of all mounts together */
+
+/* A directory below an overlay, which is never written to. */
+struct wall_lower {
+	const char *path; /* host path, not through a link */
+	bool owned;	  /* as of a mount */
+	uid_t uid;
+	gid_t gid;
+};
+
 struct wall_mount {
 	const char *src;	     /* host path */
 	const struct volume *volume; /* not NULL: of that; src is only its name, for messages */
@@ -42,6 +52,14 @@ struct wall_mount {
 	bool owned; /* a named workspace: stored ids are the box's own 0..65535 */
 	uid_t uid;  /* else whose what the box writes there is; files of others stay theirs */
 	gid_t gid;
+	/* Not NULL: an overlay of these, top first; src is only its name. What the box writes is in
+	 * upper/ (beside work/) of the directory `upper`, which is made: of the volume, or where
+	 * that is NULL of the box's own layer. */
+	const struct wall_lower *lowers;
+	size_t lower_count;
+	const char *upper;
+	bool upper_in_src; /* or of the directory src, stored with the box's own ids */
+	bool beneath_dst;  /* beneath: not of src, but of what the first mount shows in the box */
 };
 
 /* What the wall itself bounds; the rest is the cgroup's. 0: not bounded. */
@@ -59,21 +77,39 @@ struct wall_net {
 	const char *trust_pem; /* certificates to be trusted inside; or NULL */
 };
 
+/* A file in memory of the box, read-only there, at a path that is made where it is missing: only
+ * for as long as the box runs. */
+struct wall_secret {
+	const char *path; /* absolute */
+	const void *data;
+	size_t len;
+	unsigned mode;
+	uid_t uid; /* in the box */
+	gid_t gid;
+};
+
 /* Borrowed, with all that it points to, until await or abort returns; host until the box ends. */
 struct wall_config {
-	const char *name;	/* hostname inside */
-	const char *image_root; /* directory that becomes /, read-only below the layer */
-	bool image_is_host;	/* the host's own /usr below a small skeleton at image_root */
-	struct volume *layer;	/* holds upper/ and work/ (storage.h); opened, not yet attached */
-	const char *box_dir;	/* boxes/<id>: holds them where the layer is a plain directory */
-	bool throw_away;	/* the writes are never used again: do not sync them */
-	bool strict;		/* no_new_privs and no root inside */
-	bool ptrace;		/* its processes may trace each other */
+	const char *name; /* hostname inside */
+	/* Directories that together become /, read-only below the layer; top first, at least one */
+	const char *const *lowers;
+	size_t lower_count;
+	bool image_is_host;   /* the host's own /usr below a small skeleton, the one lower */
+	struct volume *layer; /* holds upper/ and work/ (storage.h); opened, not yet attached */
+	const char *box_dir;  /* boxes/<id>: holds them where the layer is a plain directory */
+	bool throw_away;      /* the writes are never used again: do not sync them */
+	bool strict;	      /* no_new_privs and no root inside */
+	bool ptrace;	      /* its processes may trace each other */
 	struct wall_limits limits;
 	struct wall_net net;
 	const struct wall_mount *mounts; /* WALL_HOST_MOUNTS */
 	size_t mount_count;
-	int init_fd;		/* sealed memfd with cove-init */
+	const struct wall_secret *secrets; /* WALL_HOST_MOUNTS */
+	size_t secret_count;
+	int init_fd; /* sealed memfd with cove-init */
+	/* Above 0: cove-ctl's program, which the box gets a copy of, read-only, at GUEST_CTL_DIR.
+	 * The descriptor itself stays outside. */
+	int ctl_fd;
 	char *const *init_argv; /* NULL-terminated: its user, directory, environment and limits */
 	const char *program;	/* the wall's own (info.h), where it needs one */
 	const char *state_dir;	/* walls/<name>/ below it is the wall's to keep things in */

@@ -68,6 +68,10 @@ enum wire_type {
 	/* From a client through the keeper to init, if both have the feature: the box's shells.
 	 * Answered by WIRE_SHELL frames, then WIRE_OK: struct wire_shell both ways. */
 	WIRE_SHELL,
+
+	/* From init: what something in the box asks of it (cove-ctl): struct wire_ctl; answered by
+	 * WIRE_CTL with the same id: struct wire_ctl_answer. */
+	WIRE_CTL,
 	WIRE_TYPE_COUNT
 };
 

@@ -57,9 +57,9 @@ static const struct wire_field status_fields[] = {
 	F(status, storage), F(status, walls), F(status, network), F(status, door),
 	F(status, init_revision), F(status, pinned), {0}};
 static const struct wire_field stop_fields[] = {
-	F(stop, by), F(stop, remove), F(stop, grace_ms), {0}};
+	F(stop, by), F(stop, remove), F(stop, grace_ms), F(stop, rollback), {0}};
 static const struct wire_field pause_fields[] = {F(pause, on), F(pause, by), F(pause, for_ms),
-					    {0}};
+					    F(pause, hold), {0}};
 static const struct wire_field stats_fields[] = {
 	F(stats, uptime_ms), F(stats, paused), F(stats, cpu_us), F(stats, cpu_limit_milli),
 	F(stats, throttled_us), F(stats, mem_bytes), F(stats, mem_peak_bytes),
@@ -90,6 +90,10 @@ static const struct wire_field door_status_fields[] = {
 static const struct wire_field shell_fields[] = {
 	F(shell, remove), F(shell, name), F(shell, user), F(shell, state), F(shell, cwd),
 	F(shell, pid), F(shell, exec_id), F(shell, queued), F(shell, login), {0}};
+static const struct wire_field ctl_fields[] = {
+	F(ctl, verb), F(ctl, json), F(ctl, name), F(ctl, uid), {0}};
+static const struct wire_field ctl_answer_fields[] = {
+	F(ctl_answer, kind), F(ctl_answer, code), F(ctl_answer, text), {0}};
 static const struct wire_field subscribe_fields[] = {F(subscribe, from), {0}};
 static const struct wire_field event_fields[] = {
 	F(event, seq), F(event, missed), F(event, text), {0}};

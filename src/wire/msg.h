@@ -24,7 +24,7 @@
  *	FILE(id)         -> by operation, see enum wire_file_op; ends with OK(id) or ERROR(id), also
  *	                 after CANCEL(id): ERROR with ECANCELED unless it was done already.
  *	SHELL(id)        client -> init: SHELL(id)... of a list, then OK(id) | ERROR(id)
- *	PAUSE(id)        client -> keeper: OK(id) | ERROR(id). Keeper -> init with id 0, as a paused
+ *	PAUSE(id)        client -> keeper: OK(id) | ERROR(id). Keeper -> init with id 0, as a frozen
  *	                 box goes on: not answered.
  *	NAME(id)         init -> door: OK(id) | ERROR(id): DENIED, NOT_FOUND, TIMEOUT
  *	CONNECT(id)      init -> door: OK(id) once bytes may flow | ERROR(id). Then DATA and EOF
@@ -33,6 +33,7 @@
  *	                 once. Bytes may come before OK: they wait.
  *	PORT(id)         client -> init: the same, the other way round.
  *	DOOR(id)         client -> door: SAY(id)..., then OK(id) | ERROR(id)
+ *	CTL(id)          init -> keeper: CTL(id), whatever came of it. These ids are their own.
  *	DENIED           door -> keeper, with id 0, as it denies something: not answered
  *	CREDIT(id, s)    lets the sender of stream s go on. Each stream starts with WIRE_WINDOW.
  *
@@ -45,6 +46,7 @@
 #pragma once
 
 #include "base/buf.h"
+#include "wire/ctl.h"
 #include "wire/frame.h"
 #include "wire/msg_exec.h"
 #include "wire/msg_file.h"
@@ -121,12 +123,16 @@ struct wire_pause {
 	uint64_t on;
 	uint64_t for_ms; /* keeper to init, as it goes on: how long it stood still */
 	const char *by;	 /* who asked, for the record */
+	/* 1: frozen for this connection only, until it says so or ends, and no longer than
+	 * KEEPER_HOLD_MS; not for init. Others' requests wait, and the box is not paused. */
+	uint64_t hold;
 };
 
 struct wire_stop {
 	const char *by;	   /* who asked, for the record: "cove stop", ... */
 	uint64_t remove;   /* 1: the keeper also deletes the box before the socket closes */
 	uint64_t grace_ms; /* SIGTERM to everything first; 0: SIGKILL at once */
+	uint64_t rollback; /* 1: that is its cause, and not that it was stopped; 2: a merge is */
 };
 
 /* One pair per message: encode appends a whole frame, decode fills the struct from a payload. */
@@ -146,7 +152,8 @@ struct wire_stop {
 	X(door_status, WIRE_SAY, wire_door_status) \
 	X(queued, WIRE_QUEUED, wire_queued) X(subscribe, WIRE_SUBSCRIBE, wire_subscribe) \
 	X(event, WIRE_EVENT, wire_event) X(denied, WIRE_DENIED, wire_denied) \
-	X(shell, WIRE_SHELL, wire_shell)
+	X(shell, WIRE_SHELL, wire_shell) X(ctl, WIRE_CTL, wire_ctl) \
+	X(ctl_answer, WIRE_CTL, wire_ctl_answer)
 /* clang-format on */
 
 #define WIRE_DECLARE(name, frame_type, tag)                                    \

@@ -20,6 +20,7 @@
 #include <sys/epoll.h>
 #include <sys/file.h>
 #include <sys/inotify.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/shm.h>
@@ -538,6 +539,28 @@ CASE(C3_sparse_file, "C3", AS_USER | SMALL, "a sparse file takes no room and can
 	if (r < 0 && code != EFBIG && code != ENOSPC && code != EDQUOT)
 		return broke("ftruncate: %s", strerror(code));
 	return held("ftruncate to 1 TiB: %s", r == 0 ? "taken, as nothing" : strerror(code));
+}
+
+/* On a btrfs each would have a quota of its own, which is none. */
+CASE(C3_subvolume, "C3", AS_BOTH, "no subvolume is made or removed, wherever it would be")
+{
+	static const unsigned long commands[] = {0x5000940e, 0x50009418, 0x50009401, 0x50009417,
+						 0x5000940f};
+	const char *const places[] = {"/", "/tmp", scratch_dir()};
+	static char args[4096];
+
+	snprintf(args + 8, 16, "attack");
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+		int fd = open(places[i], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+		for (size_t k = 0; k < sizeof(commands) / sizeof(commands[0]); k++)
+			if (ioctl(fd, (int)commands[k], args) == 0 ||
+			    (errno != EPERM && errno != ENOTTY))
+				return broke("%s: %#lx: %s", places[i], commands[k],
+					     strerror(errno));
+		close(fd);
+	}
+	return held("%s", strerror(errno));
 }
 
 CASE(C3_inodes, "C3", AS_USER | SMALL | NEEDS_DISK | SLOW, "files without end stop at ENOSPC")

@@ -39,7 +39,7 @@ CLAIM_TESTS = 16  # of one file that are begun together
 LONGEST = ["test_door", "test_disk", "test_sh", "test_limits", "test_door_cli", "test_usage", "test_cli", "test_exec",
            "test_door_live", "test_door_secrets", "test_limits_cli", "test_wall_hard", "test_mounts", "test_doctor",
            "test_door_desync", "test_trust", "test_robust", "test_wall", "test_walls", "test_sh_script",
-           "test_persistence", "test_run", "test_sessions"]
+           "test_persistence", "test_run", "test_sessions", "test_image_archive"]
 IS_ROOT = os.geteuid() == 0
 WALL = os.environ.get("COVE_TEST_WALL") or "native"
 

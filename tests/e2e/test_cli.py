@@ -15,7 +15,8 @@ pytestmark = pytest.mark.once("root")
 VERBS = ["run", "create", "open", "close", "exec", "sh", "shell", "ls", "inspect", "logs", "cp", "ps", "kill", "stop",
          "start", "rm", "stats", "pause", "resume", "workspace", "image", "doctor", "version", "attach", "wait",
          "shells",
-         "policy", "allow", "deny", "asks", "answer", "secret", "audit", "port", "ports", "wall", "sbx"]
+         "policy", "allow", "deny", "asks", "answer", "secret", "audit", "port", "ports", "wall", "sbx", "diff",
+         "system", "merge"]
 
 
 def test_help_has_a_line_for_each_verb(cove):
@@ -36,6 +37,9 @@ def test_help_fits_a_terminal(cove):
     pages = [cove("help").ok().text]
     verbs = [line.split()[0] for line in pages[0].splitlines() if re.match(r"  [a-z]", line)]
     pages += [cove("help", verb).ok().text for verb in verbs if verb != "cove"]
+    for verb in ("image", "snapshot", "system"):  # verbs with pages of their own
+        words = re.findall(r"^([a-z]+)  ", cove("help", verb).ok().text, re.M)
+        pages += [cove("help", verb, word).ok().text for word in words]
     assert [line for page in pages for line in page.splitlines() if len(line) > 80] == []
     assert "...directories" not in pages[0]
     cove("help", "run", "extra").refused(rc=2)
@@ -75,7 +79,8 @@ def test_a_missing_helper_is_looked_for_in_two_places(cove, tmp):
     (tmp / "bin").mkdir()
     shutil.copy(cove.program, tmp / "bin/cove")
     env = {k: v for k, v in cove.env.items() if k != "COVE_LIBEXEC"}
-    got = subprocess.run([tmp / "bin/cove", "run", "--", "true"], env=env, capture_output=True, text=True)
+    got = subprocess.run([tmp / "bin/cove", "run", "--image", "host", "--", "true"], env=env, capture_output=True,
+                         text=True)
     assert got.returncode == 125 and f"no cove-keeper below '{tmp}'" in got.stderr and "(make)" in got.stderr
     got = subprocess.run([tmp / "bin/cove", "doctor"], env=env, capture_output=True, text=True)
     assert got.stdout.count("cove-keeper") == 1 and "(make install)\n" in got.stdout
@@ -211,7 +216,7 @@ def test_who_could_not_be_told_finds_nothing_made(cove, box):
 
 
 def test_helpers_with_closed_descriptors(cove):
-    for args in ("cove-door preset balanced", "cove-door", "cove-keeper"):
+    for args in ("cove-door preset balanced", "cove-door", "cove-keeper", "cove-store"):
         got = subprocess.run(["sh", "-c", f'exec "$COVE_LIBEXEC"/{args} <&- >&- 2>&-'], env=cove.env, timeout=DEADLINE)
         assert got.returncode in (0, 1, 2), args
 

@@ -21,7 +21,7 @@ STATUSES = {"ok", "absent", "limited", "missing"}
 CHECKS = {"kernel", "kernel_calls", "capabilities", "programs", "door", "state_directory", "base_image", "boxes",
           "user_namespaces", "namespaces", "ids", "overlay", "idmapped_mounts", "seccomp", "landlock", "nftables",
           "bpf_memory", "core_dumps",
-          "cgroup", "memory", "cpus", "pids", "io", "disk", "tmpfs", "kvm", "gvisor", "docker"}
+          "cgroup", "memory", "cpus", "pids", "io", "disk", "tmpfs", "pool", "kvm", "gvisor", "docker"}
 
 
 def leftovers():

@@ -18,7 +18,7 @@ ELSEWHERE = ["https://api.openai.com/v1/models"]
 
 def blocks():
     """The shell blocks of what there is to try, each as lines."""
-    part = README.read_text().split("## Nine more things to try")[1].split("\n## ")[0]
+    part = README.read_text().split("## More to try")[1].split("\n## ")[0]
     found = [b.strip().splitlines() for b in re.findall(r"```sh\n(.*?)```", part, re.S)]
     return [[line for line in lines if not any(word in line for word in ELSEWHERE)] for lines in found]
 
@@ -38,6 +38,10 @@ def test_the_lines_as_written(cove, tmp):
     assert len(lines) > 25
     if not can_pause(cove):  # an ordinary user without a cgroup
         lines = [line.replace("cove pause $box && cove resume $box", "true") for line in lines]
+        lines = [line.replace("cove snapshot create $box", "cove snapshot create --no-freeze $box") for line in lines]
+        stopped = "cove stop try-2 $box && cove merge try-2 $box && cove start $box"
+        lines = [line.replace("cove merge try-2 $box", stopped) for line in lines]
+        lines = [line.replace("cove merge $loose", "cove stop $loose && cove merge $loose") for line in lines]
     (tmp / "home").mkdir()
     (tmp / "bin").mkdir()
     (tmp / "bin/cove").symlink_to(cove.program)
@@ -52,6 +56,8 @@ def test_the_lines_as_written(cove, tmp):
     assert got.stdout.count("agent was here\n") == 3  # by the shell, by cp, by the port
     assert (tmp / "project/lines").read_text().strip() == "3"
     assert '"host": "example.org"' in got.stdout
+    assert (tmp / "repo/app.py").read_text() == 'print("hello")\nprint(42)\n'
+    assert not (tmp / "repo/.git/hooks/post-checkout").exists() and "A /tmp/plan" in got.stdout
     cove("rm", "-f", *got.stdout.split("box ")[-1].replace("agent", "").split()).ok()
     cove("secret", "rm", "OPENAI").ok()
     subprocess.run([tmp / "bin/cove", "workspace", "rm", *cove("workspace", "ls", "-q").ok().text.split()],

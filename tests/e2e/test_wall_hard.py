@@ -160,7 +160,8 @@ def holds(condition, arg):
                  "SO_ATTACH_REUSEPORT_CBPF": 51, "SO_ATTACH_REUSEPORT_EBPF": 52, "RLIMIT_CORE": 4,
                  "POSIX_FADV_DONTNEED": 4, "PR_SET_SECCOMP": 22,
                  "PR_SCHED_CORE": 62, "PR_SET_IO_FLUSHER": 57, "IPPROTO_TCP": 6, "IPPROTO_UDP": 17,
-                 "IPPROTO_ICMP": 1, "IPPROTO_ICMPV6": 58, "TCP_ULP": 31, "UDP_ENCAP": 100}
+                 "IPPROTO_ICMP": 1, "IPPROTO_ICMPV6": 58, "TCP_ULP": 31, "UDP_ENCAP": 100,
+                 "FICLONE": 0x40049409, "FICLONERANGE": 0x4020940d, "FIDEDUPERANGE": 0xc0189436}
         bits = {"CLONE_NEWTIME": 0x80}  # of the others any one will do: arg is 0 or all ones
         values = [known[w] if w in known else bits.get(w, 1) if w.startswith(("CLONE_", "S_IS", "O_", "__O")) else
                   int(w, 0) for w in words if w not in ("is", "not", "has", "no")]

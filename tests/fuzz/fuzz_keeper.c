@@ -10,6 +10,7 @@
 
 #include "base/fd.h"
 #include "base/limits.h"
+#include "keeper/ctl.h"
 #include "keeper/exec.h"
 
 #include <errno.h>
@@ -26,7 +27,10 @@ struct world {
 	int box_fd, init_fd, client_fd[CLIENTS];
 	unsigned ends, pauses;
 	bool frozen;
+	struct keeper_ctl ctl;
 };
+
+static const struct spec spec = {.name = "fuzz", .image = "base", .wall = "native"};
 
 static struct world *world_of(struct keeper *k)
 {
@@ -48,11 +52,11 @@ static void on_end(struct keeper *k, const struct keeper_end *end)
 }
 
 /* Every third time the host cannot. */
-static int on_pause(struct keeper *k, bool on, struct err *e)
+static int on_freeze(struct keeper *k, bool on, struct err *e)
 {
 	struct world *w = world_of(k);
 
-	MUST(on != k->paused && !k->ending);
+	MUST(on != w->frozen && !(on && k->ending));
 	if (++w->pauses % 3 == 0)
 		return err_set(e, ERR_UNSUPPORTED, ENOTSUP, "not now");
 	w->frozen = on;
@@ -64,10 +68,11 @@ static void on_stats(struct keeper *k, struct wire_stats *m)
 	m->mem_bytes = UINT64_MAX;
 }
 
-/* Nothing is begun in a box that stands still. */
+/* Nothing is begun in a box that is paused. */
 static void on_exec(struct keeper *k)
 {
-	MUST(!world_of(k)->frozen);
+	MUST(!k->paused);
+	MUST(world_of(k)->frozen == keeper_is_frozen(k));
 }
 
 /* For the whole program. A child that syncs the journal is dear under a sanitizer, so most inputs
@@ -132,9 +137,15 @@ static void begin(struct world *w)
 	MUST(ev_new(&w->ev) == 0);
 	w->k = (struct keeper){
 		.ev = w->ev, .name = "fuzz", .on_up = on_up, .on_lost = on_lost, .on_end = on_end};
-	w->k.on_pause = on_pause;
+	w->k.on_freeze = on_freeze;
 	w->k.on_stats = on_stats;
 	w->k.on_exec = on_exec;
+	w->ctl = (struct keeper_ctl){.spec = &spec,
+				     .may = {.verbs = 1u << WIRE_CTL_INFO | 1u << WIRE_CTL_BUDGET |
+						      1u << WIRE_CTL_SNAPSHOT,
+					     .snapshots = 1},
+				     .saver_fd = -1};
+	w->k.ctl = &w->ctl;
 	keeper_init(&w->k, w->box_fd);
 	w->k.logs.exec_bytes_max = EXEC_KEPT;
 	w->k.logs.bytes_max = BOX_KEPT;

@@ -119,6 +119,10 @@ class Cove:
             kw.setdefault(stream, subprocess.PIPE)
         return subprocess.Popen(self.argv(args), env={**self.env, **(env or {})}, **kw)
 
+    def is_sanitized(self):
+        """Built with sanitizers: such a program looks for leaks at its end, and cannot where it is traced."""
+        return b"__asan_init" in pathlib.Path(self.program).read_bytes()
+
     def import_image(self, tar):
         """The base image from a tar's path."""
         with open(tar, "rb") as source:

@@ -292,6 +292,7 @@ TEST(a_session_is_never_silently_another)
 		{"--storage unset, not plain", {.storage = "plain"}},
 		{"--strict", {.strict = true}},
 		{"--ptrace", {.ptrace = true}},
+		{"--ctl", {.ctl = "info"}},
 	};
 	struct cove *cove = open_home();
 	struct cove_error err;

@@ -95,7 +95,7 @@ TEST(nothing_can_forge_a_line)
 	str_copy(x.command, sizeof(x.command), all);
 	str_copy(x.shell, sizeof(x.shell), all);
 	str_copy(x.cause, sizeof(x.cause), all);
-	for (int kind = EVENT_OPEN; kind <= EVENT_DOOR; kind++) {
+	for (int kind = EVENT_OPEN; kind <= EVENT_SNAPSHOT; kind++) {
 		const char *text;
 
 		ev = (struct event){.kind = (enum event_kind)kind,

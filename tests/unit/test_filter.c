@@ -688,4 +688,25 @@ TEST(the_door_has_sockets_for_tcp_and_udp_only)
 	CHECK_EQ(DOOR(SYS_setsockopt, 3, IPPROTO_IP, 1), EPERM);
 }
 
+#define READER(nr, ...) ask_keeper(FILTER_READER, nr, (uint64_t[4]){__VA_ARGS__})
+
+TEST(who_reads_trees_changes_nothing_and_starts_nothing)
+{
+	static const long denied[] = {SYS_openat,   SYS_execve,	   SYS_clone,	  SYS_clone3,
+				      SYS_socket,   SYS_kill,	   SYS_ptrace,	  SYS_unlinkat,
+				      SYS_renameat, SYS_mkdirat,   SYS_fchmodat,  SYS_fchownat,
+				      SYS_linkat,   SYS_symlinkat, SYS_fsetxattr, SYS_ftruncate,
+				      SYS_mknodat,  SYS_mount,	   SYS_ioctl,	  SYS_prctl};
+
+	CHECK(filter_programs[FILTER_READER].allowed <= 45);
+	for (size_t i = 0; i < sizeof(denied) / sizeof(denied[0]); i++)
+		CHECK_EQ(READER(denied[i], 0), EPERM);
+	CHECK_EQ(ask_keeper(FILTER_WRITER, SYS_renameat, (uint64_t[4]){0}), EPERM);
+	CHECK_EQ(ask_keeper(FILTER_WRITER, SYS_mknodat, (uint64_t[4]){3, 0, S_IFCHR}), ALLOWED);
+	CHECK_EQ(ask_keeper(FILTER_WRITER, SYS_mknodat, (uint64_t[4]){3, 0, S_IFBLK}), EPERM);
+	CHECK_EQ(READER(SYS_openat2, 3), ALLOWED);
+	CHECK_EQ(READER(SYS_mmap, 0, 4096, 3), ALLOWED);
+	CHECK_EQ(READER(SYS_mmap, 0, 4096, 5), EPERM);
+}
+
 TAP_MAIN

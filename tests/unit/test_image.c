@@ -6,6 +6,7 @@
 
 #include "base/sha.h"
 #include "base/str.h"
+#include "store/layer.h"
 #include "store/record.h"
 #include "store_home.h"
 #include "tar_make.h"
@@ -89,9 +90,10 @@ static struct tar_maker good_tar(void)
 
 static int stat_in(const struct image *im, const char *name, struct stat *st)
 {
-	char path[800];
+	char path[800], root[640];
 
-	snprintf(path, sizeof(path), "%s/%s", im->root, name);
+	CHECK_EQ(layer_root(&s, im->layers[0], root, sizeof(root)), 0);
+	snprintf(path, sizeof(path), "%s/%s", root, name);
 	return lstat(path, st) < 0 ? -errno : 0;
 }
 
@@ -107,7 +109,7 @@ STORE_TEST(an_import_keeps_what_the_archive_says)
 	if (import(&m, "base", NULL) < 0)
 		FAIL(why.msg);
 	CHECK_EQ(image_find(&s, "base", &im, &why), 0);
-	CHECK_STR(im.user, "agent");
+	CHECK_STR(im.config.user, "agent");
 	CHECK_EQ(strlen(im.id), 64);
 	if (ids.kind != IDS_SINGLE)
 		CHECK_STR(im.id, id);
@@ -131,6 +133,7 @@ STORE_TEST(an_import_keeps_what_the_archive_says)
 	CHECK_EQ(st.st_mode & 0777, ids.kind == IDS_SINGLE ? 0755 : 0555);
 	CHECK_EQ(st.st_mtime, 1234567);
 	check_canary();
+	image_done(&im);
 	CHECK_EQ(image_remove(&s, &ids, "base", &why), 0);
 	CHECK_EQ(count_names(s.layers_fd), 0);
 	CHECK_EQ(count_names(s.images_fd), 0);
@@ -204,7 +207,7 @@ STORE_TEST(the_same_name_twice)
 	struct tar_maker m;
 	struct image im;
 	struct stat st;
-	char path[800], *text;
+	char path[800], root[640], *text;
 
 	maker_init(&m);
 	maker_dir(&m, "usr");
@@ -220,8 +223,9 @@ STORE_TEST(the_same_name_twice)
 	maker_end(&m);
 	CHECK_EQ(import(&m, "twice", NULL), 0);
 	CHECK_EQ(image_find(&s, "twice", &im, &why), 0);
-	CHECK_STR(im.user, "root");
-	snprintf(path, sizeof(path), "%s/usr/f", im.root);
+	CHECK_STR(im.config.user, "root");
+	CHECK_EQ(layer_root(&s, im.layers[0], root, sizeof(root)), 0);
+	snprintf(path, sizeof(path), "%s/usr/f", root);
 	CHECK_EQ(fd_read_file(AT_FDCWD, path, 100, &text, NULL), 0);
 	CHECK_STR(text, "second!");
 	free(text);
@@ -229,6 +233,7 @@ STORE_TEST(the_same_name_twice)
 	CHECK(S_ISREG(st.st_mode));
 	CHECK_EQ(stat_in(&im, "usr/d/canary", &st), 0);
 	check_canary();
+	image_done(&im);
 	CHECK_EQ(image_remove(&s, &ids, "twice", &why), 0);
 	maker_init(&m);
 	maker_file(&m, "d/f", "x");
@@ -338,6 +343,106 @@ STORE_TEST(an_image_in_use_stays)
 	CHECK_EQ(image_remove(&s, &ids, "base", &why), -ENOENT);
 }
 
+/* A box has its layers in its own record: what its image's name means may change. */
+STORE_TEST(a_box_keeps_its_layers)
+{
+	struct spec spec = {.name = "dev", .image = "base", .wall = "native"};
+	char trash[64], id[65];
+	struct tar_maker m;
+	struct image im;
+	int fd;
+
+	m = good_tar();
+	CHECK_EQ(import(&m, "base", NULL), 0);
+	CHECK_EQ(image_find(&s, "base", &im, &why), 0);
+	str_copy(id, sizeof(id), im.layers[0]);
+	image_done(&im);
+	spec.layers[spec.layer_count++] = id;
+	CHECK_EQ(record_create(&s, &spec, &fd, &why), 0);
+	close(fd);
+	CHECK_EQ(image_remove(&s, &ids, "base", &why), -EBUSY);
+	maker_init(&m);
+	maker_file(&m, "usr/x", "other");
+	maker_end(&m);
+	CHECK_EQ(import(&m, "base", NULL), 0);
+	CHECK_EQ(count_names(s.layers_fd), 2);
+	CHECK_EQ(record_trash(&s, "dev", false, trash, NULL), 0);
+	CHECK_EQ(image_tag(&s, &ids, "base", "ghcr.io/acme/agent:1.2", &why), 0);
+	CHECK_EQ(image_find(&s, "ghcr.io/acme/agent:1.2", &im, &why), 0);
+	CHECK_STR(im.name, "ghcr.io/acme/agent:1.2");
+	image_done(&im);
+	CHECK_EQ(image_remove(&s, &ids, "base", &why), 0);
+	CHECK_EQ(image_remove(&s, &ids, "ghcr.io/acme/agent:1.2", &why), 0);
+	CHECK_EQ(count_names(s.layers_fd), 1); /* of the box that went: for `image gc` */
+}
+
+STORE_TEST(what_an_image_says_is_kept)
+{
+	static struct image im, back;
+	char one[65], two[65];
+	int lock_fd;
+
+	memset(one, '1', 64), one[64] = 0;
+	memset(two, '2', 64), two[64] = 0;
+	im = (struct image){.name = "app:v1",
+			    .layers = {one, two},
+			    .layer_count = 2,
+			    .config = {.user = "1000:1000",
+				       .cwd = "/app",
+				       .env = {{"A=b\nc", "PATH=/bin"}, 2},
+				       .entrypoint = {{"/bin/sh", "-c"}, 2},
+				       .cmd = {{""}, 1},
+				       .labels = {{"x=y"}, 1}},
+			    .history = {{7, true, "ENV A=b c"}, {8, false, ""}},
+			    .history_count = 2,
+			    .created_ms = 9,
+			    .bytes = 10};
+	CHECK_EQ(layers_lock(&s, &lock_fd, &why), 0);
+	CHECK_EQ(image_write(&s, &im, &why), 0);
+	close(lock_fd);
+	CHECK_EQ(image_find(&s, "app:v1", &back, &why), 0);
+	CHECK_EQ(back.layer_count, 2);
+	CHECK_STR(back.layers[1], two);
+	CHECK_STR(back.config.user, "1000:1000");
+	CHECK_STR(back.config.env.at[0], "A=b\nc");
+	CHECK_EQ(back.config.entrypoint.count, 2);
+	CHECK_EQ(back.config.cmd.count, 1);
+	CHECK_STR(back.config.cmd.at[0], "");
+	CHECK_EQ(back.history_count, 2);
+	CHECK(back.history[0].empty && back.history[0].created_ms == 7);
+	CHECK_STR(back.history[0].by, "ENV A=b c");
+	CHECK_STR(back.history[1].by, "");
+	CHECK_EQ(strlen(back.id), 64);
+	image_done(&back);
+	CHECK_EQ(image_remove(&s, &ids, "app:v1", &why), 0);
+}
+
+TEST(names_of_images)
+{
+	static const char *const good[] = {"a",	       "base",		 "python:3.12",
+					   "a/b/c",    "ghcr.io/x/y:V1", "localhost:5000/z",
+					   "a@sha256", "x.y_z-1"};
+	static const char *const bad[] = {"",	    "A",	"a:",  "/a",   "a//b", "../a",
+					  "a/../b", "a/.b",	"a b", "a\nb", "a+b",  ":a",
+					  "a::b",   "a:latest", "-a",  "a-"};
+	char clean[IMAGE_NAME_MAX + 1], longest[IMAGE_NAME_MAX + 2];
+
+	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
+		if (image_check_name(good[i], NULL) < 0)
+			FAIL(good[i]);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		if (image_check_name(bad[i], NULL) == 0)
+			FAIL(bad[i]);
+	memset(longest, 'a', sizeof(longest));
+	longest[IMAGE_NAME_MAX + 1] = 0;
+	CHECK(image_check_name(longest, NULL) < 0);
+	longest[IMAGE_NAME_MAX] = 0;
+	CHECK_EQ(image_check_name(longest, NULL), 0);
+	CHECK_EQ(image_name_clean("alpine:latest", clean, NULL), 0);
+	CHECK_STR(clean, "alpine");
+	CHECK(image_name_clean(":latest", clean, NULL) < 0);
+}
+
 STORE_TEST(layers_are_shared_and_go_with_the_last_name)
 {
 	struct tar_maker m;
@@ -352,12 +457,13 @@ STORE_TEST(layers_are_shared_and_go_with_the_last_name)
 	CHECK_EQ(image_list(&s, &list, &count, &why), 0);
 	CHECK_EQ(count, 3);
 	CHECK_STR(list[0].name, "one");
-	CHECK_STR(list[1].user, "root");
+	CHECK_STR(list[1].config.user, "root");
 	CHECK(list[2].is_host);
-	free(list);
+	image_list_free(list, count);
 	CHECK_EQ(image_remove(&s, &ids, "one", &why), 0);
 	CHECK_EQ(count_names(s.layers_fd), 1);
 	CHECK_EQ(image_find(&s, "two", &im, &why), 0);
+	image_done(&im);
 	/* Replacing the last name of a layer by another stream removes the old one. */
 	maker_init(&m);
 	maker_file(&m, "usr/x", "other");
@@ -392,13 +498,14 @@ STORE_TEST(the_host_skeleton)
 					    "var/lib/dpkg"};
 	struct image im, again;
 	struct stat st, before;
-	char path[800], trash[64], *text;
+	char path[800], root[640], trash[64], *text;
 
 	if (image_host_prepare(&s, &ids, &im, &why) < 0)
 		FAIL(why.msg);
-	CHECK(im.is_host && str_starts(im.root, home_path));
-	CHECK_STR(im.user, "user");
-	snprintf(path, sizeof(path), "%s/etc/passwd", im.root);
+	CHECK_EQ(layer_root(&s, im.layers[0], root, sizeof(root)), 0);
+	CHECK(im.is_host && str_starts(root, home_path));
+	CHECK_STR(im.config.user, "user");
+	snprintf(path, sizeof(path), "%s/etc/passwd", root);
 	CHECK_EQ(fd_read_file(AT_FDCWD, path, 4096, &text, NULL), 0);
 	CHECK(strstr(text, "user:x:1000:1000:") != NULL && strlen(text) < 250);
 	free(text);
@@ -412,7 +519,7 @@ STORE_TEST(the_host_skeleton)
 	CHECK_EQ(st.st_uid, ids.kind == IDS_RANGE ? 1000 : getuid());
 	CHECK_EQ(stat_in(&im, "etc", &before), 0);
 	CHECK_EQ(image_host_prepare(&s, &ids, &again, &why), 0);
-	CHECK_STR(again.root, im.root);
+	CHECK_STR(again.layers[0], im.id);
 	CHECK_EQ(stat_in(&again, "etc", &st), 0);
 	CHECK_EQ(st.st_ino, before.st_ino);
 	CHECK_EQ(count_names(s.layers_fd), 1);

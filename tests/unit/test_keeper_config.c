@@ -10,10 +10,20 @@ TEST(round_trip)
 					     .home = "/home/u/state with space",
 					     .run = "/run/\n\\odd",
 					     .init_path = "/usr/libexec/cove/cove-init",
-					     .image_root = "/layers/x/rootfs",
-					     .image_user = "user",
+					     .ctl_path = "/l/cove-ctl",
+					     .save_path = "/l/cove-save",
+					     .lowers = {"/layers/y/rootfs", "/layers/x/rootfs"},
+					     .lower_count = 2,
 					     .image_is_host = true,
 					     .visit = true,
+					     .secrets = {{.path = "/run/secrets/a b",
+							  .data = "x\0\ny",
+							  .len = 4,
+							  .mode = 0440,
+							  .uid = 7,
+							  .gid = 8},
+							 {.path = "/empty", .data = ""}},
+					     .secret_count = 2,
 					     .spec =
 						     {
 							     .name = "dev",
@@ -41,10 +51,22 @@ TEST(round_trip)
 	CHECK_STR(back.home, c.home);
 	CHECK_STR(back.run, c.run);
 	CHECK_STR(back.init_path, c.init_path);
-	CHECK_STR(back.image_root, c.image_root);
-	CHECK_STR(back.image_user, "user");
+	CHECK_STR(back.ctl_path, c.ctl_path);
+	CHECK_STR(back.save_path, c.save_path);
+	CHECK_EQ(back.lower_count, 2);
+	CHECK_STR(back.lowers[1], c.lowers[1]);
 	CHECK(back.image_is_host);
 	CHECK(back.visit);
+	CHECK_EQ(back.secret_count, 2);
+	CHECK_STR(back.secrets[0].path, "/run/secrets/a b");
+	CHECK_EQ(back.secrets[0].len, 4);
+	CHECK_MEM(back.secrets[0].data, "x\0\ny", 4);
+	CHECK_EQ(back.secrets[0].mode, 0440);
+	CHECK_EQ(back.secrets[0].uid + back.secrets[0].gid, 15);
+	CHECK_STR(back.secrets[1].path, "/empty");
+	CHECK_EQ(back.secrets[1].len, 0);
+	keeper_config_forget(&back);
+	CHECK_EQ(back.secret_count, 0);
 	CHECK_STR(back.spec.name, "dev");
 	CHECK_STR(back.spec.workspace, "dev");
 	CHECK(!back.spec.workspace_dir);
@@ -77,7 +99,7 @@ static int read_text(const char *text)
 	return r;
 }
 
-#define GOOD "home /h\nrun /r\ninit_path /i\nimage_root /l\n"
+#define GOOD "home /h\nrun /r\ninit_path /i\nlower /l\n"
 #define SPEC "spec \nname a\nimage base\nwall native\ncreated_ms 1\n"
 
 TEST(what_is_refused)

@@ -86,6 +86,8 @@ static int confine(struct ground *g, struct err *e)
 		.box_fd = g->box,
 		.run_fd = g->run,
 		.volume_fd = -1,
+		.volumes_fd = -1,
+		.workspace_fd = -1,
 	};
 
 	return confine_keeper(&c, e);

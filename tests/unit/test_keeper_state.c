@@ -1,6 +1,7 @@
 /* What is asked of the box as a whole: pausing, numbers, and what counts as using it. */
 #include "base/fd.h"
 #include "base/limits.h"
+#include "base/limits_snapshot.h"
 #include "keeper_rig.h"
 #include "tap.h"
 
@@ -11,7 +12,7 @@ static unsigned asked_pauses;
 static bool last_on, refuse_pause;
 static uint64_t fake_ms = 1000;
 
-static int on_pause(struct keeper *k, bool on, struct err *e)
+static int on_freeze(struct keeper *k, bool on, struct err *e)
 {
 	if (refuse_pause)
 		return err_set(e, ERR_UNSUPPORTED, ENOTSUP, "there is no freezer here");
@@ -38,7 +39,7 @@ static struct peer *begin(struct rig *r)
 	rig_init(r, true);
 	ev_set_clock(r->ev, fake_clock, NULL);
 	rig_run(r);
-	r->k.on_pause = on_pause;
+	r->k.on_freeze = on_freeze;
 	r->k.on_stats = on_stats;
 	return &r->clients[0];
 }
@@ -156,7 +157,7 @@ STATE_TEST(a_refusal_changes_nothing)
 	text = events_of(r);
 	CHECK_EQ(count(text, "pause"), 0);
 	free(text);
-	r->k.on_pause = NULL;
+	r->k.on_freeze = NULL;
 	say_pause(p, 5, true);
 	f = peer_next(r, p, WIRE_ERROR);
 	CHECK_EQ(f.id, 5);
@@ -271,6 +272,124 @@ STATE_TEST(a_flood_of_signals_by_number)
 	rig_run(r);
 	CHECK_EQ(r->ends, 0);
 	CHECK(wire_link_queued(&r->k.init) < 2 * KEEPER_INIT_QUEUE);
+}
+
+static void say_hold(struct peer *p, uint32_t id, bool on)
+{
+	struct wire_pause m = {.on = on, .hold = 1};
+
+	CHECK_EQ(wire_pause_encode(&p->out, id, 0, &m), 0);
+}
+
+static void must_hold(struct rig *r, struct peer *p, bool on)
+{
+	say_hold(p, 78, on);
+	CHECK_EQ(peer_next(r, p, WIRE_OK).id, 78);
+}
+
+/* To others a box that is frozen for one client is running: what they ask waits. */
+STATE_TEST(a_hold_is_its_clients_own)
+{
+	struct peer *other = rig_client(r);
+	struct wire_exec m = plain_command();
+	char *text;
+
+	must_hold(r, other, true);
+	CHECK_EQ(last_on, 1);
+	CHECK(keeper_is_frozen(&r->k) && !r->k.paused);
+	CHECK_EQ(status_of(r, p).paused, 0);
+	CHECK_EQ(wire_exec_encode(&p->out, 9, 0, &m), 0);
+	peer_next(r, &r->init, WIRE_EXEC);
+	say_hold(other, 79, true);
+	CHECK_EQ(peer_error(r, other, 79).kind, ERR_CONFLICT);
+	say_hold(p, 79, false);
+	CHECK_EQ(peer_error(r, p, 79).kind, ERR_CONFLICT);
+	CHECK(keeper_is_frozen(&r->k));
+	must_hold(r, other, false);
+	CHECK_EQ(last_on, 0);
+	peer_next(r, &r->init, WIRE_PAUSE);
+	CHECK(!keeper_is_frozen(&r->k));
+	text = events_of(r);
+	CHECK_EQ(count(text, "pause"), 0);
+	free(text);
+}
+
+STATE_TEST(a_hold_ends_with_its_connection)
+{
+	struct peer *other = rig_client(r), *third = rig_client(r);
+
+	must_hold(r, other, true);
+	must_hold(r, third, true);
+	CHECK_EQ(asked_pauses, 1);
+	peer_close(other);
+	rig_run(r);
+	CHECK(keeper_is_frozen(&r->k));
+	peer_close(third);
+	rig_run(r);
+	CHECK(!keeper_is_frozen(&r->k));
+	CHECK_EQ(asked_pauses, 2);
+	CHECK_EQ(last_on, 0);
+	CHECK_EQ(r->ends, 0);
+}
+
+STATE_TEST(a_hold_is_bounded)
+{
+	must_hold(r, p, true);
+	fake_ms += KEEPER_HOLD_MS - 1;
+	rig_run(r);
+	CHECK(keeper_is_frozen(&r->k));
+	fake_ms += 2;
+	rig_run(r);
+	CHECK(!keeper_is_frozen(&r->k));
+	say_hold(p, 80, false);
+	CHECK_EQ(peer_error(r, p, 80).kind, ERR_TIMEOUT);
+	say_hold(p, 81, false);
+	CHECK_EQ(peer_error(r, p, 81).kind, ERR_CONFLICT);
+	must_hold(r, p, true);
+	must_hold(r, p, false);
+}
+
+STATE_TEST(a_pause_outlives_a_hold)
+{
+	struct peer *other = rig_client(r);
+
+	must_pause(r, p, true);
+	must_hold(r, other, true);
+	must_hold(r, other, false);
+	CHECK(keeper_is_frozen(&r->k) && r->k.paused);
+	CHECK_EQ(asked_pauses, 1);
+	must_hold(r, other, true);
+	say_pause(p, 77, false); /* resumed meanwhile */
+	CHECK_EQ(peer_next(r, p, WIRE_OK).id, 77);
+	CHECK(keeper_is_frozen(&r->k) && !r->k.paused);
+	say_pause(p, 77, true);
+	CHECK_EQ(peer_next(r, p, WIRE_OK).id, 77);
+	peer_close(other);
+	rig_run(r);
+	CHECK(r->k.paused);
+	CHECK_EQ(asked_pauses, 1);
+	must_pause(r, p, false);
+	CHECK_EQ(last_on, 0);
+}
+
+/* What cannot be thawed is shown as what it is, so that somebody can try again. */
+STATE_TEST(a_hold_that_does_not_thaw)
+{
+	struct peer *other = rig_client(r);
+
+	refuse_pause = true;
+	say_hold(other, 80, true);
+	CHECK_EQ(peer_error(r, other, 80).kind, ERR_UNSUPPORTED);
+	CHECK(!keeper_is_frozen(&r->k));
+	refuse_pause = false;
+	must_hold(r, other, true);
+	refuse_pause = true;
+	peer_close(other);
+	rig_run(r);
+	CHECK(r->k.paused);
+	refuse_pause = false;
+	must_pause(r, p, false);
+	CHECK(!keeper_is_frozen(&r->k));
 }
 
 STATE_TEST(numbers)

@@ -168,7 +168,7 @@ TEST(limits)
 	CHECK_EQ(parse(&o, -1, &e, "--mem", "512M", "--cpus=0.5", "--pids", "64", "--disk",
 		       "1.5GiB", "--files", "1024", "--io", "10m", "--ttl", "1h", "--idle=90",
 		       "--expire", "remove", "--net-bytes", "1G", "--net-conns", "8", "--storage",
-		       "loop", "--best-effort", "--strict", "--ptrace", NULL),
+		       "loop", "--best-effort", "--strict", "--ptrace", "--ctl", "info", NULL),
 		 0);
 	CHECK_EQ(o.box.mem_bytes, 512 << 20);
 	CHECK_EQ(o.box.cpu_milli, 500);
@@ -182,6 +182,7 @@ TEST(limits)
 	CHECK_EQ(o.box.net_conns, 8);
 	CHECK_STR(o.box.expire, "remove");
 	CHECK_STR(o.box.storage, "loop");
+	CHECK_STR(o.box.ctl, "info");
 	CHECK(o.box.best_effort && o.box.strict && o.box.ptrace && options_has_limits(&o));
 	options_done(&o);
 }

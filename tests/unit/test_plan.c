@@ -20,6 +20,7 @@ static struct ids ids;
 static struct cgroup groups;
 static struct wall_host held;
 static struct volume layer;
+static const char *lower;
 
 /* A box on a plain directory, without groups. */
 static struct wall_config config(const char *image_root, const char *box_dir, enum ids_kind kind)
@@ -29,9 +30,11 @@ static struct wall_config config(const char *image_root, const char *box_dir, en
 	held = (struct wall_host){.ids = &ids, .cgroup = &groups};
 	layer = VOLUME_NONE;
 	layer.ops = &storage_plain;
+	lower = image_root;
 	return (struct wall_config){.name = "demo",
 				    .box_dir = box_dir,
-				    .image_root = image_root,
+				    .lowers = &lower,
+				    .lower_count = 1,
 				    .layer = &layer,
 				    .host = &held};
 }
@@ -45,7 +48,8 @@ static const char *const step_names[STEP_KIND_COUNT] = {
 	[STEP_KEYRING] = "keyring", [STEP_RLIMITS] = "rlimits",	  [STEP_CAPS] = "caps",
 	[STEP_BIND_IN] = "bind",    [STEP_OWN_PROC] = "own-proc", [STEP_SHOW_PROC] = "show-proc",
 	[STEP_CPUS] = "cpus",	    [STEP_LANDLOCK] = "landlock", [STEP_SECCOMP] = "seccomp",
-	[STEP_NEST] = "nest",
+	[STEP_NEST] = "nest",	    [STEP_STACK] = "stack",	  [STEP_SECRET] = "secret",
+	[STEP_CTL] = "ctl",
 };
 
 /* One line per source and per step. */
@@ -120,6 +124,21 @@ TEST(the_steps_come_in_the_order_that_makes_them_safe)
 		CHECK(position(text, "step pivot") < position(text, "step landlock"));
 		CHECK(position(text, "step landlock") < position(text, "step seccomp"));
 	}
+	buf_done(&out);
+}
+
+TEST(cove_ctl_only_where_it_is_given)
+{
+	struct wall_config c = config("/i", "/b", IDS_RANGE);
+	struct buf out;
+	const char *text = format(&c, &out);
+
+	CHECK(!strstr(text, "step ctl"));
+	buf_done(&out);
+	c.ctl_fd = 77;
+	text = format(&c, &out);
+	CHECK(position(text, "step dev") < position(text, "step ctl"));
+	CHECK(position(text, "step ctl") < position(text, "step show-dev"));
 	buf_done(&out);
 }
 
@@ -217,7 +236,7 @@ TEST(a_layer_that_comes_late)
 
 	layer.file_fd = 7;
 	text = format(&c, &out);
-	position(text, "source 1 /nowhere (volume) idmap=box\n");
+	position(text, "source 0 /nowhere (volume) idmap=box\n");
 	CHECK(plan.sources[PLAN_RW].late);
 	buf_done(&out);
 	if (geteuid() == 0) {
@@ -308,13 +327,13 @@ TEST(volumes_parts_of_them_and_the_boxs_own_proc)
 	c.mounts = mounts;
 	c.mount_count = 2;
 	text = format(&c, &out);
-	position(text, "source 1 /b (volume) idmap=box\n");
+	position(text, "source 0 /b (volume) idmap=box\n");
 	position(text, "work (volume) idmap=box\n");
 	CHECK(position(text, "step masks") < position(text, "step show-proc"));
 	position(text, "step cpus");
 	buf_done(&out);
 	layer.ops = &storage_tmpfs;
-	position(format(&c, &out), "source 1 /b (tmpfs)");
+	position(format(&c, &out), "source 0 /b (tmpfs)");
 	buf_done(&out);
 	/* Of a volume that is shown nowhere, or is not attached. */
 	mounts[1].volume = &layer;
@@ -324,14 +343,49 @@ TEST(volumes_parts_of_them_and_the_boxs_own_proc)
 	CHECK(plan_make(&plan, &c, &e) < 0);
 }
 
+/* What is below is read-only, whosever it is, and the host is not written to. */
+TEST(an_overlay_of_its_own)
+{
+	const struct wall_lower lowers[] = {{.path = "/l/two", .owned = true},
+					    {.path = "/srv/repo", .uid = 7, .gid = 8}};
+	struct volume work = {.mount_fd = 7};
+	struct wall_mount m = {.src = "/srv/repo",
+			       .dst = "/workspace",
+			       .lowers = lowers,
+			       .lower_count = 2,
+			       .upper = "copy"};
+	struct wall_config c = config("/i", "/b", IDS_RANGE);
+	struct err e = {0};
+	struct buf out;
+	const char *text;
+
+	c.mounts = &m;
+	c.mount_count = 1;
+	text = format(&c, &out);
+	position(text, "/l/two idmap=box ro\n");
+	position(text, "/srv/repo idmap=owner ro\n");
+	CHECK(position(text, "step root") < position(text, "step stack /workspace <- source"));
+	CHECK(position(text, "step stack") < position(text, "step pivot"));
+	position(text, "step seccomp\n");
+	buf_done(&out);
+	m.volume = &work;
+	text = format(&c, &out);
+	CHECK(position(text, "/srv/repo (volume) idmap=box\n") < position(text, "/l/two"));
+	buf_done(&out);
+	m.lower_count = 0;
+	CHECK(plan_make(&plan, &c, &e) < 0);
+	m.lower_count = WALL_LOWERS_MAX + 1;
+	CHECK(plan_make(&plan, &c, &e) < 0);
+}
+
 TEST(image_and_writes_are_id_mapped_and_the_image_is_read_only)
 {
 	struct wall_config c = config("/i", "/b", IDS_RANGE);
 	struct buf out;
 	const char *text = format(&c, &out);
 
-	position(text, "source 0 /i idmap=box ro\n");
-	position(text, "source 1 /b idmap=box\n");
+	position(text, "source 1 /i idmap=box ro\n");
+	position(text, "source 0 /b idmap=box\n");
 	buf_done(&out);
 }
 

@@ -670,10 +670,10 @@ HOME_TEST(who_uses_an_image_or_workspace)
 	spec.workspace = "code";
 	CHECK_EQ(record_create(s, &spec, &fd, NULL), 0);
 	close(fd);
-	CHECK_EQ(record_find_user(s, "base", NULL, box, NULL), 1);
+	CHECK_EQ(record_find_user(s, "base", NULL, NULL, box, NULL), 1);
 	CHECK_STR(box, "dev");
-	CHECK_EQ(record_find_user(s, NULL, "code", box, NULL), 1);
-	CHECK_EQ(record_find_user(s, "other", "other", box, NULL), 0);
+	CHECK_EQ(record_find_user(s, NULL, NULL, "code", box, NULL), 1);
+	CHECK_EQ(record_find_user(s, "other", "other", "other", box, NULL), 0);
 }
 
 TAP_MAIN

@@ -66,4 +66,32 @@ TEST(cuts)
 	}
 }
 
+/* Much at once goes another way than a little at a time: by the processor's own instructions. */
+TEST(much_at_once_is_the_same)
+{
+	enum { MOST = 200000 };
+	static uint8_t data[MOST];
+	uint8_t one[SHA256_BYTES], two[SHA256_BYTES];
+	uint32_t x = 1;
+
+	if (!sha256_has_fast())
+		SKIP("this processor has no instructions for SHA-256");
+	for (size_t i = 0; i < MOST; i++)
+		data[i] = (uint8_t)((x = x * 1664525u + 1013904223u) >> 24);
+	for (size_t n = 16 << 10; n < MOST; n += 4099) {
+		struct sha a, b;
+		size_t head = n % 67;
+
+		sha256_init(&a);
+		sha_add(&a, data, head); /* so that blocks begin elsewhere */
+		sha_add(&a, data + head, n - head);
+		sha_end(&a, one);
+		sha256_init(&b);
+		for (size_t at = 0; at < n; at += 1000)
+			sha_add(&b, data + at, n - at < 1000 ? n - at : 1000);
+		sha_end(&b, two);
+		CHECK_MEM(one, two, sizeof(one));
+	}
+}
+
 TAP_MAIN

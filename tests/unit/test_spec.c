@@ -36,6 +36,7 @@ TEST(everything_comes_back)
 	s.storage = "tmpfs";
 	s.net = "balanced";
 	s.best_effort = s.strict = s.ptrace = true;
+	s.ctl = "info,snapshot=3";
 	s.expiry = EXPIRE_REMOVE;
 	for (unsigned i = 0; i < LIMIT_COUNT; i++)
 		s.limits[i] = 100000000 + i;
@@ -62,6 +63,7 @@ TEST(everything_comes_back)
 	CHECK(got.one_shot && got.timeout_ms == 5000 && got.created_ms == s.created_ms);
 	CHECK_EQ(memcmp(got.limits, s.limits, sizeof(s.limits)), 0);
 	CHECK_EQ(got.limits_asked, s.limits_asked);
+	CHECK_STR(got.ctl, "info,snapshot=3");
 	CHECK(got.best_effort && got.strict && got.ptrace && got.expiry == EXPIRE_REMOVE);
 	CHECK_STR(got.storage, "tmpfs");
 	CHECK_STR(got.net, "balanced");

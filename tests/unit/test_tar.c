@@ -11,7 +11,7 @@ struct seen {
 static int seen_entry(void *arg, const struct tar_entry *t, struct err *e)
 {
 	struct seen *s = arg;
-	int r = buf_printf(&s->text, "%c %s>%s %o %u:%u %llu @%llu.%u\n", "fdlho"[t->type],
+	int r = buf_printf(&s->text, "%c %s>%s %o %u:%u %llu @%llu.%u\n", "fdlhpo"[t->type],
 			   t -> path,
 			   t -> type == TAR_SYMLINK || t -> type == TAR_HARDLINK ? t -> target : "",
 			   t->mode, t->uid, t->gid, (unsigned long long)t->size,
@@ -244,9 +244,9 @@ TEST(names_are_bounded)
 	maker_file(&m, "x", "");
 	maker_end(&m);
 	CHECK_EQ(verdict(&m), 0);
-	for (int i = 0; i < 2000; i++)
+	for (int i = 0; i < 4000; i++)
 		name[i] = i % 2 ? '/' : 'd';
-	name[1999] = 0; /* a thousand directories deep */
+	name[3999] = 0; /* two thousand directories deep */
 	maker_init(&m);
 	maker_pax(&m, "path", name);
 	maker_dir(&m, "x");

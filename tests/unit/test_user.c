@@ -104,6 +104,25 @@ TEST(by_number)
 	CHECK_EQ(u.uid, 77);
 }
 
+TEST(with_a_group)
+{
+	struct err e = {0};
+	struct user u;
+
+	use_files(passwd_text, group_text);
+	CHECK_EQ(user_find("user:audio", &u, &e), 0);
+	CHECK_EQ(u.uid, 1000);
+	CHECK_EQ(u.gid, 29);
+	CHECK_EQ(u.group_count, 1);
+	CHECK_STR(u.home, "/home/user");
+	CHECK_EQ(user_find("user:7", &u, &e), 0);
+	CHECK_EQ(u.gid, 7);
+	CHECK_EQ(user_find("4321:wheel", &u, &e), 0);
+	CHECK_EQ(u.gid, 10);
+	CHECK_EQ(user_find("user:none", &u, &e), -ESRCH);
+	CHECK_EQ(user_find("none:wheel", &u, &e), -ESRCH);
+}
+
 TEST(unknown_is_not_found)
 {
 	static const char *const names[] = {

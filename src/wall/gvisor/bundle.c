@@ -7,6 +7,7 @@
  */
 #include "base/json.h"
 #include "base/str.h"
+#include "guest/guest.h"
 #include "guest/hold.h"
 #include "wall/gvisor/gvisor.h"
 #include "wall/host.h"
@@ -206,6 +207,9 @@ static void put_mounts(struct json *j, const struct gvisor_build *g)
 	if (c->net.on && c->net.trust_pem)
 		put_mount(j, "/dev" GVISOR_TRUST, "bind", GVISOR_TRUST, "bind", "ro", "nosuid",
 			  "nodev", "noexec", NULL);
+	if (c->ctl_fd > 0)
+		put_mount(j, GUEST_CTL_DIR, "bind", GVISOR_CTL, "bind", "ro", "nosuid", "nodev",
+			  NULL);
 	for (size_t i = 0; i < g->given_count; i++) {
 		const struct gvisor_given *one = &g->given[i];
 

@@ -87,6 +87,12 @@ static int gvisor_begin(const struct wall_config *c, struct wall_box *b, struct 
 		return err_errno(e, ENOMEM, "plan the box");
 	*g = (struct gvisor_build){
 		.config = c, .program = -1, .note = -1, .init = -1, .errors = {-1, -1}};
+	if (c->secret_count > 0) {
+		free_build(g);
+		return err_set(e, ERR_UNSUPPORTED, ENOTSUP,
+			       "wall 'gvisor' has no place for build secrets: build with --wall "
+			       "native");
+	}
 	if (c->host->ids->kind == IDS_SINGLE) {
 		free_build(g);
 		return err_set(e, ERR_UNSUPPORTED, ENOTSUP,

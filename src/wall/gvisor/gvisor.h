@@ -16,10 +16,12 @@
  *	/root	the box's tree, an overlay		/given/<n>	what the caller shares
  *	/bundle	config.json				/state		runsc's own files
  *	/covers	files for the box's /proc		/cove-trust	what the box trusts
+ *	/cove-ctl	what the box asks with, read-only
  *	/proc	of the outer pid namespace		/dev, /tmp	runsc's own
  */
 #define GVISOR_TREE    "/root"
 #define GVISOR_TRUST   "/cove-trust"
+#define GVISOR_CTL     "/cove-ctl"
 #define GVISOR_COVERS  "/covers"
 #define GVISOR_START   "/tmp/.cove-start" /* in the box: see steps.c */
 #define GVISOR_PROGRAM "/runsc"

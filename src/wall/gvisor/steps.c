@@ -25,7 +25,6 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
-#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -53,7 +52,12 @@ static int step_lead(struct enter *n, const struct step *s)
 /* The overlay holds what it was made of. */
 static int step_hide_layers(struct enter *n, const struct step *s)
 {
-	return umount2("lower", MNT_DETACH) < 0 || umount2("rw", MNT_DETACH) < 0 ? -errno : 0;
+	char place[ENTER_LOWER_NAME];
+
+	for (size_t i = 0; i < n->plan->config->lower_count; i++)
+		if (umount2(enter_lower_name(i, place), MNT_DETACH) < 0)
+			return -errno;
+	return umount2("rw", MNT_DETACH) < 0 ? -errno : 0;
 }
 
 /* ---- what the caller shares ---- */
@@ -180,30 +184,17 @@ static int step_program(struct enter *n, const struct step *s)
 static int step_init(struct enter *n, const struct step *s)
 {
 	const struct gvisor_build *g = build_of(n);
-	autoclose int to = -1;
-	off_t at = 0;
-	ssize_t got;
-	int r;
 
-	if (g->runsc.has & GVISOR_SETTINGS)
-		return 0;
-	if (mkdir("init", 0755) < 0)
-		return -errno;
-	r = mount_here("tmpfs", "init", MS_NOSUID | MS_NODEV, "mode=0755,size=16m,nr_inodes=4");
-	if (r < 0)
-		return r;
-	to = openat(AT_FDCWD, &GVISOR_INIT[1], O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0555);
-	if (to < 0)
-		return -errno;
-	while ((got = sendfile(to, g->init, &at, 1 << 20)) > 0)
-		;
-	if (got < 0)
-		return -errno;
-	close(take_fd(to)); /* or it could not be made read-only */
-	return mount(NULL, "init", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV,
-		     NULL) < 0
-		       ? -errno
-		       : 0;
+	return g->runsc.has & GVISOR_SETTINGS
+		       ? 0
+		       : guest_put_program("init", strrchr(GVISOR_INIT, '/') + 1, g->init, 16);
+}
+
+/* The same of what the box asks with, for the bundle. */
+static int step_ctl(struct enter *n, const struct step *s)
+{
+	return guest_put_program(&GVISOR_CTL[1], GUEST_CTL_PROGRAM, n->plan->config->ctl_fd,
+				 GUEST_CTL_MIB);
 }
 
 static int step_pivot(struct enter *n, const struct step *s)
@@ -320,11 +311,11 @@ int gvisor_plan(struct plan *p, const struct wall_config *c, struct err *e)
 	if (c->net.on)
 		add_own(p, step_lead, "make the way to the door");
 	add(p, STEP_ROOT);
-	add_own(p, step_hide_layers, "take the layers out of sight");
 	plan_files(p);
 	if (c->image_is_host)
 		plan_host_dirs(p);
 	plan_mounts(p);
+	add_own(p, step_hide_layers, "take the layers out of sight");
 	add_own(p, step_give, "lay out what is shared");
 	if (c->net.on && c->net.trust_pem)
 		add(p, STEP_TRUST);
@@ -338,6 +329,8 @@ int gvisor_plan(struct plan *p, const struct wall_config *c, struct err *e)
 				  .run = step_program,
 				  .what = "put the wall's own program in place"});
 	add_own(p, step_init, "put init's program in place");
+	if (c->ctl_fd > 0)
+		add_own(p, step_ctl, "put cove-ctl in place");
 	add_own(p, step_pivot, "leave the host's root");
 	add(p, STEP_KEYRING);
 	if (c->limits.cpus)

@@ -24,6 +24,7 @@
 #include "guest/target.h"
 #include "guest/trust.h"
 #include "wall/native/hold.h"
+#include "wall/native/lowers.h"
 #include "wall/native/pass.h"
 
 #include <errno.h>
@@ -35,6 +36,7 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 
 /* ---- steps ---- */
@@ -76,18 +78,49 @@ static int attach_rw(struct enter *n)
 	return r;
 }
 
-static int step_root(struct enter *n, const struct step *s)
+const char *enter_lower_name(size_t i, char ret[ENTER_LOWER_NAME])
+{
+	if (i == 0)
+		return "lower";
+	snprintf(ret, ENTER_LOWER_NAME, "lower%zu", i);
+	return ret;
+}
+
+/* Attaches them, top first, and appends their names to the mount's options. */
+static int attach_lowers(struct enter *n, struct buf *options)
+{
+	const struct wall_config *c = n->plan->config;
+	char place[ENTER_LOWER_NAME];
+	int fds[SPEC_LAYER_MAX], r = 0;
+
+	for (size_t i = 0; i < c->lower_count && r == 0; i++) {
+		const char *name = enter_lower_name(i, place);
+
+		fds[i] = n->plan->sources[PLAN_LOWER + i].fd;
+		if (i > 0 && mkdir(name, 0700) < 0)
+			return -errno;
+		r = mount_attach(fds[i], AT_FDCWD, name);
+	}
+	if (r == 0 && c->net.on && c->net.trust_pem)
+		r = guest_trust_layer(&n->guest, fds, c->lower_count, c->net.trust_pem);
+	if (r == 0)
+		r = buf_printf(options, "lowerdir=%s",
+			       n->guest.trust_layer ? GUEST_TRUST_LAYER ":" : "");
+	for (size_t i = 0; i < c->lower_count && r == 0; i++)
+		r = buf_printf(options, "%s%s", i ? ":" : "", enter_lower_name(i, place));
+	return r;
+}
+
+static int mount_root(struct enter *n, struct buf *options)
 {
 	/* An overlay syncs the whole filesystem below it when it goes, unless it is volatile; and a
 	 * volatile one cannot be mounted again, which a box that is thrown away never is. */
 	const struct wall_config *c = n->plan->config;
-	int lower = n->plan->sources[PLAN_LOWER].fd;
-	int r = mount_attach(lower, AT_FDCWD, "lower");
-	char options[128];
+	struct statvfs fs;
+	int r;
 
 	n->guest.is_new = c->throw_away;
-	if (r == 0 && c->net.on && c->net.trust_pem)
-		r = guest_trust_layer(&n->guest, lower, c->net.trust_pem);
+	r = attach_lowers(n, options);
 	if (r == 0)
 		r = attach_rw(n);
 	if (r < 0)
@@ -96,15 +129,28 @@ static int step_root(struct enter *n, const struct step *s)
 	if (n->plan->ids->kind == IDS_SUBORDINATE && !n->plan->sources[PLAN_RW].absent &&
 	    (chown("rw/upper", 0, 0) < 0 || chown("rw/work", 0, 0) < 0))
 		return -errno;
-	snprintf(options, sizeof(options),
-		 "lowerdir=%slower,upperdir=rw/upper,workdir=rw/work,userxattr%s",
-		 n->guest.trust_layer ? GUEST_TRUST_LAYER ":" : "",
-		 c->throw_away ? ",volatile" : "");
-	r = mount_here("overlay", "root", MS_NODEV, options);
+	r = buf_printf(options, ",upperdir=rw/upper,workdir=rw/work,userxattr%s",
+		       c->throw_away ? ",volatile" : "");
+	if (r == 0)
+		r = mount_here("overlay", "root", MS_NODEV, buf_cstr(options));
 	if (r < 0)
 		return r;
 	n->guest.root = openat(AT_FDCWD, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	return n->guest.root < 0 ? -errno : 0;
+	if (n->guest.root < 0)
+		return -errno;
+	/* An overlay that finds no room for its own directory is mounted all the same. */
+	return fstatvfs(n->guest.root, &fs) == 0 && fs.f_flag & ST_RDONLY ? -ENOSPC : 0;
+}
+
+static int step_root(struct enter *n, const struct step *s)
+{
+	struct buf options; /* mount(2) takes a page of them, and this is much less */
+	int r;
+
+	buf_init(&options, 4000);
+	r = mount_root(n, &options);
+	buf_done(&options);
+	return r;
 }
 
 static int step_proc(struct enter *n, const struct step *s)
@@ -183,6 +229,12 @@ static int step_dev(struct enter *n, const struct step *s)
 						  .single = p->ids->kind == IDS_SINGLE});
 }
 
+static int step_ctl(struct enter *n, const struct step *s)
+{
+	return guest_put_program(&GUEST_CTL_DIR[1], GUEST_CTL_PROGRAM, n->plan->config->ctl_fd,
+				 GUEST_CTL_MIB);
+}
+
 static int step_show_dev(struct enter *n, const struct step *s)
 {
 	return guest_dev_show(&n->guest);
@@ -191,6 +243,19 @@ static int step_show_dev(struct enter *n, const struct step *s)
 static int step_file(struct enter *n, const struct step *s)
 {
 	return guest_put_file(&n->guest, s->a, s->b);
+}
+
+static int step_secret(struct enter *n, const struct step *s)
+{
+	const struct wall_secret *secret = &n->plan->config->secrets[s->source];
+
+	return guest_put_secret(&n->guest, s->source,
+				&(struct guest_secret){.path = s->a,
+						       .data = secret->data,
+						       .len = secret->len,
+						       .mode = secret->mode,
+						       .uid = secret->uid,
+						       .gid = secret->gid});
 }
 
 /* The place of one that lies below another is found from that one, not by its path: links of the
@@ -229,6 +294,26 @@ static int step_bind(struct enter *n, const struct step *s)
 	const struct plan_source *src = &n->plan->sources[s->source];
 
 	return attach_given(n, src->fd, s->a, src->is_dir);
+}
+
+/* Mounted on the scratch, and then moved to its place in the box. */
+static int step_stack(struct enter *n, const struct step *s)
+{
+	const struct wall_config *c = n->plan->config;
+	const struct wall_mount *m = c->mounts;
+	char place[16];
+	int fd, r;
+
+	while (m->dst != s->a)
+		m++;
+	snprintf(place, sizeof(place), "stack%u", (unsigned)(m - c->mounts));
+	fd = lowers_mount(m, &n->plan->sources[s->source], place, c->throw_away);
+	if (fd < 0)
+		return fd;
+	r = attach_given(n, fd, s->a, true);
+	if (r < 0)
+		close(fd);
+	return r;
 }
 
 /* A place of the box's own tree that an earlier mount brought; the keeper has made what was missing
@@ -371,9 +456,12 @@ static const struct {
 	[STEP_MASKS] = {step_masks, "mask parts of /proc"},
 	[STEP_READONLY] = {step_readonly, "make read-only /proc/"},
 	[STEP_DEV] = {step_dev, "make /dev"},
+	[STEP_CTL] = {step_ctl, "put cove-ctl in place"},
 	[STEP_SHOW_DEV] = {step_show_dev, "put /dev in its place"},
 	[STEP_FILE] = {step_file, "put file"},
+	[STEP_SECRET] = {step_secret, "put secret"},
 	[STEP_BIND] = {step_bind, "mount at"},
+	[STEP_STACK] = {step_stack, "mount a copy-on-write view at"},
 	[STEP_BIND_IN] = {step_bind_in, "mount a part of"},
 	[STEP_SHOW_PROC] = {step_show_proc, "put /proc in its place"},
 	[STEP_GROUPS] = {step_groups, "show the box its cgroup"},
@@ -398,6 +486,9 @@ static const char *remedy(enum step_kind kind, int code)
 		return " (overlayfs in a user namespace needs kernel 5.11 and COVE_HOME on a local "
 		       "disk "
 		       "that is not itself an overlay: set COVE_HOME)";
+	if (kind == STEP_STACK && (code == EINVAL || code == EPERM || code == EOPNOTSUPP))
+		return " (overlayfs needs a directory without other mounts in it, on a file system "
+		       "that it takes as a lower layer)";
 	if (kind == STEP_PROC && code == EPERM)
 		return " (the host's own /proc is partly hidden, as inside another container)";
 	if (kind == STEP_SECCOMP && (code == EINVAL || code == ENOSYS))
@@ -405,7 +496,7 @@ static const char *remedy(enum step_kind kind, int code)
 	if ((kind == STEP_BIND || kind == STEP_BIND_IN) && code == ELOOP)
 		return " (a link below a shared directory is not followed: name the place itself)";
 	if (code == ENOSPC)
-		return " (the disk of COVE_HOME is full)";
+		return " (the disk of COVE_HOME is full, or its pool)";
 	return "";
 }
 

@@ -30,6 +30,10 @@ void enter_box(struct plan *p, const struct enter_fds *fds) __attribute__((noret
 /* Why namespaces cannot be made, and the remedy. Returns -code. */
 int enter_explain(int code, struct err *e);
 
+/* Where the i-th of the box's lower layers is attached on the scratch. */
+enum { ENTER_LOWER_NAME = 32 };
+const char *enter_lower_name(size_t i, char ret[ENTER_LOWER_NAME]);
+
 /* Makes the box's own files of /proc and gives them to the keeper. cover: over the kernel's, in the
  * /proc that is there. */
 int enter_own_proc(struct enter *n, bool cover);

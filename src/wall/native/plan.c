@@ -78,15 +78,47 @@ static const char *shown_at(const struct wall_config *c, const struct volume *v)
 	return NULL;
 }
 
+/* Its volume, where it has one of its own, and then the directories below, one after the other. */
+static void plan_stack(struct plan *p, const struct wall_mount *m)
+{
+	int first = p->source_count;
+
+	if (m->volume || m->upper_in_src)
+		plan_add_source(
+			p, (struct plan_source){.path = m->src,
+						.mount_fd = m->volume ? m->volume->mount_fd : -1,
+						.attrs = MA_NOSUID | MA_NODEV,
+						.idmap = IDMAP_BOX});
+	for (size_t i = 0; i < m->lower_count; i++) {
+		const struct wall_lower *l = &m->lowers[i];
+
+		plan_add_source(p, (struct plan_source){
+					   .path = l->path,
+					   .no_links = true,
+					   .attrs = MA_RDONLY | MA_NOSUID | MA_NODEV,
+					   .idmap = l->owned ? IDMAP_BOX : IDMAP_OWNER,
+					   .uid = l->uid,
+					   .gid = l->gid,
+				   });
+	}
+	add_step(p, STEP_STACK, m->dst, NULL, first);
+}
+
 void plan_mounts(struct plan *p)
 {
 	for (size_t i = 0; i < p->config->mount_count; i++) {
 		const struct wall_mount *m = &p->config->mounts[i];
 
+		if (m->lowers) {
+			plan_stack(p, m);
+			continue;
+		}
 		/* Below a detached mount nothing can be cloned before kernel 6.15. */
-		if (m->beneath && m->volume) {
-			add_step(p, STEP_BIND_IN, shown_at(p->config, m->volume), m->beneath,
-				 (int)i);
+		if (m->beneath && (m->volume || m->beneath_dst)) {
+			add_step(p, STEP_BIND_IN,
+				 m->beneath_dst ? p->config->mounts[0].dst
+						: shown_at(p->config, m->volume),
+				 m->beneath, (int)i);
 			continue;
 		}
 		add_step(
@@ -144,7 +176,7 @@ static void plan_proc(struct plan *p)
 bool plan_is_shared(const struct wall_config *c)
 {
 	for (size_t i = 0; i < c->mount_count; i++)
-		if (!c->mounts[i].owned && !c->mounts[i].read_only)
+		if (!c->mounts[i].owned && !c->mounts[i].read_only && !c->mounts[i].lowers)
 			return true;
 	return false;
 }
@@ -176,6 +208,11 @@ static int plan_hold(struct plan *p, struct err *e)
 
 static int check_mounts(const struct wall_config *c, struct err *e)
 {
+	size_t lowers = 0;
+
+	if (c->lower_count == 0 || c->lower_count > SPEC_LAYER_MAX)
+		return err_set(e, ERR_INVALID, EINVAL, "a box stands on 1 to %u layers",
+			       SPEC_LAYER_MAX);
 	if (c->mount_count > WALL_MOUNTS_MAX)
 		return err_set(e, ERR_LIMIT, E2BIG, "more than %u mounts", WALL_MOUNTS_MAX);
 	for (size_t i = 0; i < c->mount_count; i++) {
@@ -184,6 +221,12 @@ static int check_mounts(const struct wall_config *c, struct err *e)
 		if (m->volume && (m->beneath ? !shown_at(c, m->volume) : m->volume->mount_fd < 0))
 			return err_set(e, ERR_INVALID, EINVAL,
 				       "the mount at '%s' has no usable source", m->dst);
+		lowers += m->lowers ? m->lower_count : 0;
+		if (m->lowers && (m->lower_count == 0 || !m->upper || lowers > WALL_LOWERS_MAX))
+			return err_set(e, ERR_LIMIT, E2BIG,
+				       "the mount at '%s' is a stack of none, or with others of "
+				       "more than %u directories",
+				       m->dst, WALL_LOWERS_MAX);
 	}
 	return 0;
 }
@@ -202,15 +245,16 @@ int plan_init(struct plan *p, const struct wall_config *c, struct err *e)
 			   .own = p->own};
 	if (r < 0)
 		return r;
-	plan_add_source(p, (struct plan_source){.path = c->image_root,
-						.attrs = MA_RDONLY | MA_NODEV,
-						.idmap = IDMAP_BOX});
 	plan_add_source(p, (struct plan_source){.path = c->box_dir,
 						.mount_fd = c->layer->mount_fd,
 						.absent = in_memory,
-						.late = c->layer->file_fd >= 0 && !in_memory,
+						.late = volume_is_late(c->layer) && !in_memory,
 						.attrs = MA_NODEV,
 						.idmap = IDMAP_BOX});
+	for (size_t i = 0; i < c->lower_count; i++)
+		plan_add_source(p, (struct plan_source){.path = c->lowers[i],
+							.attrs = MA_RDONLY | MA_NODEV,
+							.idmap = IDMAP_BOX});
 	plan_devices(p);
 	guest_format_hosts(p->hosts, c->name);
 	return 0;
@@ -222,6 +266,8 @@ void plan_files(struct plan *p)
 	add_step(p, STEP_FILE, "/etc/hostname", p->config->name, -1);
 	if (p->config->net.on)
 		add_step(p, STEP_FILE, "/etc/resolv.conf", "nameserver " GUEST_DNS_ADDR "\n", -1);
+	for (size_t i = 0; i < p->config->secret_count; i++)
+		add_step(p, STEP_SECRET, p->config->secrets[i].path, NULL, (int)i);
 }
 
 int plan_make(struct plan *p, const struct wall_config *c, struct err *e)
@@ -233,6 +279,8 @@ int plan_make(struct plan *p, const struct wall_config *c, struct err *e)
 	p->init_fd_count = init_fds_list(c->host->cgroup, p->init_fds, &p->forks_untold);
 	add_step(p, STEP_SCRATCH, NULL, NULL, -1);
 	add_step(p, STEP_DEV, NULL, NULL, -1);
+	if (c->ctl_fd > 0)
+		add_step(p, STEP_CTL, NULL, NULL, -1);
 	plan_proc(p);
 	add_step(p, STEP_LOOPBACK, NULL, NULL, -1);
 	if (c->net.on)

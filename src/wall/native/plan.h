@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/limits.h"
+#include "base/limits_build.h"
 #include "cgroup/view.h"
 #include "filter/filter.h"
 #include "guest/guest.h"
@@ -23,8 +24,9 @@
 
 enum {
 	PLAN_HOST_DIRS = 7,
-	PLAN_SOURCES_MAX = 2 + GUEST_DEVICES + PLAN_HOST_DIRS + WALL_MOUNTS_MAX + 1,
-	PLAN_STEPS_MAX = 96 + WALL_PINS_MAX,
+	PLAN_SOURCES_MAX = 1 + SPEC_LAYER_MAX + GUEST_DEVICES + PLAN_HOST_DIRS + WALL_MOUNTS_MAX +
+			   WALL_LOWERS_MAX + 1,
+	PLAN_STEPS_MAX = 96 + WALL_PINS_MAX + BUILD_SECRETS_MAX,
 };
 
 enum idmap { IDMAP_NONE, IDMAP_BOX, IDMAP_OWNER };
@@ -57,9 +59,12 @@ enum step_kind {
 	STEP_MASKS,	/* parts of /proc: nothing to see */
 	STEP_READONLY,	/* a = path below /proc */
 	STEP_DEV,	/* its nodes, pts, shm and the shells' directory, on the scratch */
+	STEP_CTL,	/* cove-ctl in it */
 	STEP_SHOW_DEV,	/* as it was made, at /dev */
 	STEP_FILE,	/* a = path, b = content: a small file over the image's */
+	STEP_SECRET,	/* the secret of that index, over a */
 	STEP_BIND,	/* source -> a */
+	STEP_STACK,	/* an overlay of the mount's lowers, from source on -> a */
 	STEP_BIND_IN,	/* b below a, both in the box's tree -> the destination of mount `source` */
 	STEP_SHOW_PROC, /* as it was made, at /proc */
 	STEP_GROUPS,	/* the box's own groups, read-only, at /sys/fs/cgroup: cgroup/view.h */
@@ -119,7 +124,8 @@ struct plan {
 	const char *tree_in_proc; /* of its first process: where the box's tree is */
 };
 
-enum { PLAN_LOWER = 0, PLAN_RW = 1 };
+/* The lowers follow each other from PLAN_LOWER on. */
+enum { PLAN_RW = 0, PLAN_LOWER = 1 };
 
 int plan_make(struct plan *p, const struct wall_config *c, struct err *e);
 

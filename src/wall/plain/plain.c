@@ -8,6 +8,7 @@
  * own mount namespace, mounts the overlay there, leaves everything else by pivot_root and executes
  * init.
  */
+#include "base/buf.h"
 #include "base/fd.h"
 #include "guest/guest.h"
 #include "guest/mount.h"
@@ -64,42 +65,54 @@ static int make_arguments(struct plain_build *w)
 	return 0;
 }
 
-static int attach_layers(struct plain_build *w)
+/* One of those below, at a place of its own; their names, top first, go into the options. */
+static int attach_lower(struct plain_build *w, size_t i, struct buf *options)
+{
+	autoclose int lower = mount_clone(AT_FDCWD, w->config->lowers[i], false);
+	int r = lower < 0 ? lower : mount_set(lower, MA_RDONLY | MA_NODEV, -1);
+	char name[32];
+
+	snprintf(name, sizeof(name), "lower%zu", i);
+	if (r == 0 && mkdir(name, 0700) < 0)
+		r = -errno;
+	if (r == 0)
+		r = mount_attach(lower, AT_FDCWD, name);
+	return r < 0 ? r : buf_printf(options, "%s%s", i ? ":" : "lowerdir=", name);
+}
+
+static int attach_layers(struct plain_build *w, struct buf *options)
 {
 	const struct wall_config *c = w->config;
-	autoclose int lower = mount_clone(AT_FDCWD, c->image_root, false);
 	bool in_memory = c->layer->ops->flags & STORAGE_MEMORY;
 	int rw = in_memory		   ? mount_new("tmpfs", NULL, MA_NODEV)
 		 : c->layer->mount_fd >= 0 ? c->layer->mount_fd
 					   : mount_clone(AT_FDCWD, c->box_dir, false);
-	int r = lower < 0 ? lower : mount_set(lower, MA_RDONLY | MA_NODEV, -1);
+	int r = rw < 0 ? rw : mount_attach(rw, AT_FDCWD, "rw");
 
-	if (r == 0)
-		r = rw < 0 ? rw : mount_attach(lower, AT_FDCWD, "lower");
-	if (r == 0)
-		r = mount_attach(rw, AT_FDCWD, "rw");
+	for (size_t i = 0; i < c->lower_count && r == 0; i++)
+		r = attach_lower(w, i, options);
 	if (r == 0 && in_memory && (mkdir("rw/upper", 0755) < 0 || mkdir("rw/work", 0755) < 0))
 		r = -errno;
-	return r;
+	return r < 0 ? r : buf_printf(options, ",upperdir=rw/upper,workdir=rw/work,userxattr");
 }
 
 static int make_root(struct plain_build *w)
 {
 	struct guest g = GUEST_NONE;
+	struct buf options;
 	int r;
 
 	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
 		return -errno;
 	r = guest_scratch_make(&g, AT_FDCWD);
-	if (r == 0 &&
-	    (mkdir("lower", 0700) < 0 || mkdir("rw", 0700) < 0 || mkdir("root", 0700) < 0))
+	if (r == 0 && (mkdir("rw", 0700) < 0 || mkdir("root", 0700) < 0))
 		r = -errno;
+	buf_init(&options, 4000);
 	if (r == 0)
-		r = attach_layers(w);
-	if (r < 0)
-		return r;
-	r = mount_here("overlay", "root", MS_NODEV,
-		       "lowerdir=lower,upperdir=rw/upper,workdir=rw/work");
+		r = attach_layers(w, &options);
+	if (r == 0)
+		r = mount_here("overlay", "root", MS_NODEV, buf_cstr(&options));
+	buf_done(&options);
 	if (r == 0 && chdir("root") < 0)
 		r = -errno;
 	return r < 0 ? r : mount_pivot_here();

@@ -1,0 +1,244 @@
+/* cove snapshot: the state of a box, kept. */
+#include "base/clock.h"
+#include "base/size.h"
+#include "cli/list.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int get(struct cli *c, void *ret, struct cove_error *err)
+{
+	const char *box = c->o.arg_count > 0 ? c->o.args[0] : NULL;
+
+	return cove_snapshots(c->cove, box, ret, err);
+}
+
+static void row(struct table *t, const void *item)
+{
+	const struct cove_snapshot_info *s = item;
+	uint64_t now = clock_wall_ms();
+	char text[SIZE_TEXT];
+
+	table_cell(t, s->name);
+	table_cell(t, s->box);
+	table_cell(t, s->files ? size_format(text, s->bytes) : "");
+	if (s->files)
+		table_cellf(t, "%llu", (unsigned long long)s->files);
+	else
+		table_cell(t, "");
+	table_cell(t, now > s->created_ms ? text_duration(text, now - s->created_ms) : "");
+	table_cell(t, s->tags);
+}
+
+/* clang-format off */
+#define A(name) FIELD_ALWAYS(cove_snapshot_info, name)
+#define K(name) FIELD_KNOWN(cove_snapshot_info, name)
+static const struct wire_named_field fields[] = {
+	A(name), A(id), A(box), K(workspace), A(storage), A(created_ms), K(bytes), K(files),
+	A(layers), A(left_out), A(frozen_us), A(total_us), A(unfrozen), A(inside), K(tags), {0}};
+/* clang-format on */
+
+static const struct list_form form = {
+	.titles = {"NAME", "BOX", "SIZE", "FILES", "AGE", "TAGS"},
+	.right = 1 << 2 | 1 << 3,
+	.whole = 1 << 4,
+	.empty = "no snapshots; `cove snapshot create BOX` takes one",
+	.size = sizeof(struct cove_snapshot_info),
+	.get = get,
+	.row = row,
+	.fields = fields,
+};
+
+static int print_made(struct cli *c, const struct cove_snapshot_info *s)
+{
+	char *json = NULL;
+	struct cove_error err;
+	struct buf b;
+	int r;
+
+	if (c->o.json) {
+		if (cove_snapshot_inspect(c->cove, s->name, &json, &err) < 0)
+			return cli_fail(c, &err);
+		r = cli_out_json(c, json);
+		free(json);
+		return r;
+	}
+	buf_init(&b, 128);
+	(void)buf_printf(&b, "%s\n", s->name);
+	r = cli_out_buf(c, &b);
+	buf_done(&b);
+	if (s->unfrozen)
+		cli_note("the box ran on while it was copied: its files may not belong together");
+	if (s->left_out)
+		cli_note("%llu sockets or devices were left out", (unsigned long long)s->left_out);
+	return r;
+}
+
+static int create(struct cli *c)
+{
+	struct cove_snapshot_options o = {
+		.size = sizeof(o),
+		.name = c->o.arg_count > 1 ? c->o.args[1] : NULL,
+		.no_freeze = c->o.no_freeze,
+		.keep = c->o.keep,
+		.max_age_ms = c->o.max_age_ms,
+	};
+	struct cove_snapshot_info made;
+	struct cove_error err;
+
+	if (cove_snapshot_create(c->cove, c->o.args[0], &o, &made, &err) < 0)
+		return cli_fail(c, &err);
+	return print_made(c, &made);
+}
+
+static int inspect(struct cli *c)
+{
+	char *json = NULL;
+	struct cove_error err;
+	int r;
+
+	if (cove_snapshot_inspect(c->cove, c->o.args[0], &json, &err) < 0)
+		return cli_fail(c, &err);
+	r = cli_out_json(c, json);
+	free(json);
+	return r;
+}
+
+static int remove_one(struct cli *c, const char *name, struct cove_error *err)
+{
+	return cove_snapshot_remove(c->cove, name, err);
+}
+
+static int tag(struct cli *c)
+{
+	unsigned events = c->events;
+	struct cove_error err;
+
+	if (cove_snapshot_tag(c->cove, c->o.args[0], c->o.args[1], &err) < 0)
+		return cli_fail(c, &err);
+	return cli_done(c, c->o.args[1], "tagged", events);
+}
+
+static int prune(struct cli *c)
+{
+	const char *box = c->o.arg_count > 0 ? c->o.args[0] : NULL;
+	uint64_t removed = 0;
+	struct cove_error err;
+
+	if (cove_snapshot_prune(c->cove, box, &removed, &err) < 0)
+		return cli_fail(c, &err);
+	if (c->o.json) {
+		struct cli_object o;
+		struct json *j = cli_object_begin(&o);
+
+		json_kv_u64(j, "removed", removed);
+		return cli_object_end(c, &o);
+	}
+	cli_note("%llu snapshot%s removed", (unsigned long long)removed, removed == 1 ? "" : "s");
+	return 0;
+}
+
+static const struct verb snapshot_create = {
+	.name = "snapshot create",
+	.synopsis = "snapshot create BOX [NAME]",
+	.summary = "keep the state of a box",
+	.help = "Its files, those in its named workspace among them, as they are at one moment. A\n"
+		"box that runs is copied while it runs, then frozen for what changed meanwhile,\n"
+		"and goes on. Not in it: host directories, memory, secrets. --json says what\n"
+		"it took.\n"
+		"\n"
+		"Examples\n"
+		"  cove snapshot create dev before-upgrade\n"
+		"  cove snapshot create dev --keep 5 --max-age 7d\n",
+	.options =
+		(const enum opt_id[]){OPT_NO_FREEZE, OPT_KEEP, OPT_MAX_AGE, OPTS_COMMON, OPT_END},
+	.args = {1, 2},
+	.answers = true,
+	.run = create,
+};
+
+static const struct verb snapshot_ls = {
+	.name = "snapshot ls",
+	.synopsis = "snapshot ls [BOX]",
+	.summary = "list snapshots",
+	.help = "Oldest first. SIZE is what the box wrote since it was made, or came from one.\n",
+	.options = (const enum opt_id[]){OPT_QUIET, OPTS_COMMON, OPT_END},
+	.args = {0, 1},
+	.list = &form,
+};
+
+static const struct verb snapshot_inspect = {
+	.name = "snapshot inspect",
+	.synopsis = "snapshot inspect NAME",
+	.summary = "everything known about a snapshot",
+	.help = "By its name or a tag.\n",
+	.options = (const enum opt_id[]){OPTS_COMMON, OPT_END},
+	.args = {1, 1},
+	.answers = true,
+	.run = inspect,
+};
+
+static const struct verb snapshot_rm = {
+	.name = "snapshot rm",
+	.synopsis = "snapshot rm NAME...",
+	.summary = "remove snapshots",
+	.help = "Boxes that came from one keep what they stand on.\n",
+	.options = (const enum opt_id[]){OPTS_COMMON, OPT_END},
+	.args = {1, -1},
+	.each = remove_one,
+	.result = "removed",
+};
+
+static const struct verb snapshot_tag = {
+	.name = "snapshot tag",
+	.synopsis = "snapshot tag NAME TAG",
+	.summary = "one more name for a snapshot",
+	.help = "A tag is of one snapshot: another that had it loses it. One with a tag is not\n"
+		"removed by --keep and --max-age.\n",
+	.options = (const enum opt_id[]){OPTS_COMMON, OPT_END},
+	.args = {2, 2},
+	.run = tag,
+};
+
+static const struct verb snapshot_prune = {
+	.name = "snapshot prune",
+	.synopsis = "snapshot prune [BOX]",
+	.summary = "remove what --keep and --max-age say is too much",
+	.help = "The rule of a box is what `snapshot create` last said, and is applied after each\n"
+		"snapshot of it; this applies it now.\n",
+	.options = (const enum opt_id[]){OPTS_COMMON, OPT_END},
+	.args = {0, 1},
+	.run = prune,
+};
+
+static const struct verb *const verbs[] = {
+	&snapshot_create, &snapshot_ls,		 &snapshot_inspect,	&snapshot_rm, &snapshot_tag,
+	&snapshot_prune,  &verb_snapshot_export, &verb_snapshot_import, NULL,
+};
+
+static int run(struct cli *c)
+{
+	return cli_usage(c, "snapshot has no verb '%.60s'; usage: cove %s", c->o.args[0],
+			 c->verb->synopsis);
+}
+
+const struct verb verb_snapshot = {
+	.name = "snapshot",
+	.synopsis = "snapshot create|ls|inspect|rm|tag|prune|export|import ...",
+	.summary = "the state of a box, kept",
+	.help = "create   keep the state of a box\n"
+		"ls       list them\n"
+		"inspect  everything known about one\n"
+		"rm       remove some\n"
+		"tag      one more name for one\n"
+		"prune    remove what the boxes' rules say is too much\n"
+		"export   one as one file; import makes it of such a file\n"
+		"\n"
+		"`cove rollback` brings a box back to one, `cove fork` makes boxes of one.\n"
+		"`cove help snapshot VERB` shows flags.\n",
+	.options = (const enum opt_id[]){OPTS_COMMON, OPT_END},
+	.args = {1, -1},
+	.no_home = true,
+	.run = run,
+	.own = verbs,
+};

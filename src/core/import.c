@@ -1,0 +1,150 @@
+/*
+ * Importing one snapshot or workspace: a file that may be somebody else's.
+ *
+ * A layer in it has the name that it says only where its content has that hash, or where it is here
+ * already; another name otherwise, so that no later image stands on what the file's writer chose.
+ * Of the box that a snapshot was, what would show it something of this host, or let it out, is left
+ * behind.
+ */
+#include "base/fd.h"
+#include "base/str.h"
+#include "core/restore.h"
+#include "store/layer_tar.h"
+#include "store/net.h"
+#include "store/snapshot.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *restore_alias(const struct restore *s, const char *id)
+{
+	for (size_t i = 0; i < s->alias_count; i++)
+		if (strcmp(s->aliases[i].from, id) == 0)
+			return s->aliases[i].to;
+	return id;
+}
+
+static int add_alias(struct restore *s, const char *from, const char *to)
+{
+	struct layer_alias *grown =
+		reallocarray(s->aliases, s->alias_count + 1, sizeof(*s->aliases));
+
+	if (!grown)
+		return err_errno(s->e, ENOMEM, "restore a layer");
+	s->aliases = grown;
+	str_copy(grown[s->alias_count].from, LAYER_ID_SIZE, from);
+	str_copy(grown[s->alias_count++].to, LAYER_ID_SIZE, to);
+	return 0;
+}
+
+/* The name that an imported layer may have here. */
+int restore_choose_id(struct restore *s, const struct restore_member *m, int root_fd,
+		      struct layer_meta *meta, char ret[LAYER_ID_SIZE])
+{
+	char hash[LAYER_ID_SIZE];
+	int r;
+
+	str_copy(ret, LAYER_ID_SIZE, m->name);
+	if (!s->is_import)
+		return 0;
+	r = layer_tar_write_as(&s->cove->ids, root_fd, -1, hash, NULL, NULL, NULL);
+	if (r == 0 && strcmp(hash, m->name) == 0 && s->cove->ids.kind != IDS_SINGLE) {
+		str_copy(meta->diff, sizeof(meta->diff), hash);
+		return 0;
+	}
+	layer_random_id(ret);
+	meta->kind = LAYER_SNAPSHOT;
+	meta->diff[0] = 0;
+	return add_alias(s, m->name, ret);
+}
+
+/* What is left of the box that it was: how its commands run. Its limits, wall and storage are those
+ * of a new box here; of its ways to this host there is none. */
+static int tame_spec(struct restore *s, struct snapshot *sn, struct buf *ret)
+{
+	autofree char *text = strdup(sn->spec ? sn->spec : "");
+	struct spec *spec = calloc(1, sizeof(*spec));
+	int r = text && spec ? spec_parse(spec, text, strlen(text), s->e)
+			     : err_errno(s->e, ENOMEM, "import a snapshot");
+
+	if (r == 0) {
+		struct spec own = {.name = spec->name,
+				   .image = spec->image,
+				   .wall = WALL_DEFAULT,
+				   .base_user = spec->base_user,
+				   .base_cwd = spec->base_cwd,
+				   .base_env_count = spec->base_env_count,
+				   .user = spec->user,
+				   .cwd = spec->cwd,
+				   .env_count = spec->env_count,
+				   .label_count = spec->label_count,
+				   .persistence = spec->persistence,
+				   .strict = spec->strict,
+				   .timeout_ms = spec->timeout_ms,
+				   .created_ms = spec->created_ms};
+
+		own.workspace = sn->workspace ? spec->workspace : NULL;
+		own.net = net_is_closed(spec->net) ? spec->net : "balanced";
+		memcpy(own.base_env, spec->base_env, sizeof(own.base_env));
+		memcpy(own.env, spec->env, sizeof(own.env));
+		memcpy(own.labels, spec->labels, sizeof(own.labels));
+		core_spec_default_limits(&own);
+		r = spec_format(&own, ret);
+		if (r < 0)
+			err_errno(s->e, -r, "import a snapshot");
+	}
+	free(spec);
+	sn->spec = r == 0 ? buf_cstr(ret) : NULL;
+	sn->policy = NULL;
+	return r == 0 && !sn->spec ? err_errno(s->e, ENOMEM, "import a snapshot") : r;
+}
+
+int restore_import_snapshot(struct restore *s, const struct restore_member *m, char *text,
+			    size_t len)
+{
+	const char *name = s->as ? s->as : m->name;
+	struct snapshot *sn = calloc(1, sizeof(*sn));
+	struct buf spec;
+	int r = sn ? snapshot_take(sn, text, len) : -ENOMEM;
+
+	buf_init(&spec, SPEC_BYTES_MAX);
+	if (!sn) {
+		free(text);
+		return err_errno(s->e, ENOMEM, "import a snapshot");
+	}
+	r = r < 0 ? restore_bad_member(s, "a snapshot that cannot be read")
+		  : tame_spec(s, sn, &spec);
+	if (r == 0)
+		r = state_check_name("snapshot", name, s->e);
+	if (r == 0) {
+		str_copy(sn->name, sizeof(sn->name), name);
+		sn->tag_count = 0;
+		sn->transient = sn->inside = false;
+		for (size_t i = 0; i < sn->layer_count; i++)
+			sn->layers[i] = restore_alias(s, sn->layers[i]);
+		for (size_t i = 0; i < sn->workspace_layer_count; i++)
+			sn->workspace_layers[i] = restore_alias(s, sn->workspace_layers[i]);
+		r = snapshot_write(&s->cove->state, sn, true, s->e);
+	}
+	snapshot_done(sn);
+	buf_done(&spec);
+	free(sn);
+	return r;
+}
+
+int cove_workspace_import(struct cove *cove, const char *path, const char *name,
+			  const struct cove_backup_options *options, struct cove_error *err)
+{
+	return restore_run(
+		cove, &(struct restore){.kind = BACKUP_WORKSPACE, .as = name, .is_import = true},
+		path, options, NULL, err);
+}
+
+int cove_snapshot_import(struct cove *cove, const char *path, const char *name,
+			 const struct cove_backup_options *options, struct cove_error *err)
+{
+	return restore_run(
+		cove, &(struct restore){.kind = BACKUP_SNAPSHOT, .as = name, .is_import = true},
+		path, options, NULL, err);
+}

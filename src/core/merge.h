@@ -1,0 +1,35 @@
+/*
+ * Bringing what a box changed back to where it came from.
+ *
+ *	merge_back.c	from a copy of a host directory (--workspace DIR --copy) to that directory
+ *	merge_fork.c	from a fork to the box that it was forked from
+ */
+#pragma once
+
+#include "core/core.h"
+#include "core/trees.h"
+
+#include <stdbool.h>
+
+struct merge {
+	struct cove *cove;
+	const struct cove_merge_options *o;
+	struct cove_merge_result *result;
+	bool theirs, ours; /* what becomes of conflicts */
+	int stopped;	   /* what on_item returned */
+};
+
+/* Counts it, and tells the caller. -ECANCELED where the caller wants no more. */
+int merge_say(struct merge *m, enum cove_merge_state state, enum cove_change_kind kind,
+	      const char *path, const char *why);
+/* May it go on to do something? */
+bool merge_may_act(const struct merge *m);
+
+/* The paths that are asked for, as seen from `top` ("" or "/workspace"); NULL: all. Free with
+ * merge_paths_free. */
+int merge_paths(const char *const *paths, const char *top, const char ***ret, size_t *ret_count,
+		struct err *e);
+void merge_paths_free(const char **paths, size_t count);
+
+int merge_back(struct merge *m, struct err *e);
+int merge_fork(struct merge *m, struct err *e);

@@ -1,0 +1,25 @@
+/* Snapshots, for the files of core that make and use them. */
+#pragma once
+
+#include "base/json.h"
+#include "core/commit.h"
+#include "store/snapshot.h"
+
+/* Takes one of a box and writes its record under the given name. transient: only for a moment; the
+ * name is then made up. inside: the box asked for it (snapshot_inside.h). *ret is the caller's
+ * (snapshot_done). */
+struct snapshot_make {
+	const char *name;
+	bool no_freeze, transient, inside;
+};
+int snapshot_make(struct cove *cove, const char *box, const struct snapshot_make *how,
+		  struct snapshot *ret, struct err *e);
+
+/* Removes what the rule of a box says is too much; that box may be gone. How many went. */
+int snapshot_retain(struct cove *cove, const char *box, struct err *e);
+
+/* What of the box was never in it: one JSON array of sentences. */
+void snapshot_put_missing(struct json *j, const struct spec *spec);
+
+/* A spec from its text, for as long as *ret_text is there, which is the caller's to free. */
+int snapshot_spec(const struct snapshot *s, struct spec *ret, char **ret_text, struct err *e);

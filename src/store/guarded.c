@@ -1,0 +1,64 @@
+/* What makes the host run something; see guarded.h. */
+#include "store/guarded.h"
+
+#include <string.h>
+
+const struct guarded guarded_list[] = {
+	{NULL, ".git", true}, /* of a worktree: it names the repository */
+	{".git", ".git/hooks", false},	{".git", ".git/config", false},
+	{NULL, ".husky", false},	{NULL, ".vscode", false},
+	{NULL, ".idea", false},		{NULL, ".zed", false},
+	{NULL, ".devcontainer", false}, {NULL, ".exrc", false},
+	{NULL, ".nvim.lua", false},	{NULL, ".envrc", false},
+	{NULL, ".claude", false},	{NULL, ".mcp.json", false},
+	{NULL, ".cursor", false},	{NULL, ".codex", false},
+	{NULL, ".gemini", false},	{NULL, ".bashrc", false},
+	{NULL, ".bash_profile", false}, {NULL, ".profile", false},
+	{NULL, ".zshrc", false},	{NULL, ".zshenv", false},
+	{NULL, ".ssh", false},		{0}};
+
+/* Some file systems do not tell capitals from small letters. */
+static bool is_name(const char *part, size_t len, const char *name)
+{
+	return strlen(name) == len && strncasecmp(part, name, len) == 0;
+}
+
+static bool is_guarded_name(const char *part, size_t len)
+{
+	for (const struct guarded *g = guarded_list; g->path; g++)
+		if (!g->parent && !g->file_only && is_name(part, len, g->path))
+			return true;
+	return false;
+}
+
+/* Hooks and settings, and what says that those of another directory are to be used. */
+static bool is_guarded_in_git(const char *part, size_t len)
+{
+	static const char *const names[] = {"hooks", "config", "config.worktree", "commondir",
+					    "gitdir"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (is_name(part, len, names[i]))
+			return true;
+	return false;
+}
+
+bool guarded_is(const char *path)
+{
+	bool in_git = false;
+
+	for (const char *part = path; *part;) {
+		size_t len = strcspn(part, "/");
+		bool is_last = part[len] == 0;
+
+		if (is_guarded_name(part, len))
+			return true;
+		if (in_git && is_guarded_in_git(part, len))
+			return true;
+		/* By itself it is a repository's directory, which is nothing, or what names one
+		 * elsewhere; the caller knows which. */
+		in_git |= is_name(part, len, ".git");
+		part += len + !is_last;
+	}
+	return false;
+}

@@ -1,0 +1,54 @@
+/*
+ * A layer's tree as a tar stream: canonical, so that the same tree always gives the same bytes and
+ * their SHA-256, the diff id, names it wherever it is packed.
+ *
+ * What is in it: the root as "./", then every directory followed by what is in it, names in the
+ * order of their bytes; owners, modes, times to the nanosecond; hard links to the first name of
+ * their file; holes as zeros; FIFOs. Overlay's whiteouts (character device 0:0) and opaque marks
+ * become OCI's `.wh.NAME` and `.wh..wh..opq`. Extended attributes, sockets and other devices are
+ * left out. A file that is itself called `.wh.x` would read as a whiteout: an error.
+ */
+#pragma once
+
+#include "base/err.h"
+#include "storage/ids.h"
+
+#include <stdint.h>
+
+/* Of overlay; mounts say userxattr. */
+#define LAYER_OPAQUE_XATTR "user.overlay.opaque"
+#define LAYER_WHITEOUT	   ".wh."
+#define LAYER_OPAQUE	   ".wh..wh..opq"
+
+struct layer_tar_result {
+	char diff[65];
+	uint64_t bytes, files; /* what files hold; names */
+	uint64_t stream_bytes; /* of the tar itself */
+};
+
+/* What a tree is packed as. */
+enum layer_tar_form {
+	LAYER_TAR_LAYER, /* as it is, whiteouts with it */
+	LAYER_TAR_ROOT,	 /* a root filesystem: whiteouts and marks hide nothing and are left out */
+	/* A tree that an ordinary user made, seen from inside the box's ids: the caller's own files
+	 * are root's, as if root had made it. */
+	LAYER_TAR_USERS,
+};
+
+int layer_tar_pack(int root_fd, int out_fd, enum layer_tar_form form, struct layer_tar_result *ret,
+		   struct err *e);
+
+/* Packs the tree of root_fd, which does not change meanwhile, into out_fd (-1: only hashes). Does
+ * not follow links and does not enter other mounts. *ret_bytes is what the files hold, *ret_files
+ * the number of names; each may be NULL. ERR_LIMIT beyond LAYER_BYTES_MAX or TAR_ENTRIES_MAX. */
+int layer_tar_write(int root_fd, int out_fd, char ret_diff[65], uint64_t *ret_bytes,
+		    uint64_t *ret_files, struct err *e);
+
+/* The same by a child inside the box's ids, for trees that the caller cannot read. */
+int layer_tar_write_as(const struct ids *ids, int root_fd, int out_fd, char ret_diff[65],
+		       uint64_t *ret_bytes, uint64_t *ret_files, struct err *e);
+
+/* Of several layers, top first, what a box sees of them: by overlay, which the child mounts where
+ * no one else sees it. One layer is packed as it is, with its whiteouts. */
+int layer_tar_pack_as(const struct ids *ids, const int *root_fds, size_t count, int out_fd,
+		      enum layer_tar_form form, struct layer_tar_result *ret, struct err *e);

@@ -1,0 +1,610 @@
+/* Changes to a directory of the host; see stage.h. */
+#include "store/stage.h"
+
+#include "base/fd.h"
+#include "base/limits.h"
+#include "base/lines.h"
+#include "base/path.h"
+#include "base/rand.h"
+#include "base/str.h"
+#include "storage/tree.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define JOURNAL	   "merge"
+#define OWN_FILE   "merged"
+#define STAGE_NAME ".cove-merge-"
+#define STAY	   (FD_BENEATH | FD_NO_SYMLINKS | FD_NO_MAGICLINKS | FD_NO_XDEV)
+enum { DIR_FLAGS = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC };
+
+/* ---- the host's side ---- */
+
+static uint64_t nanoseconds(const struct timespec *t)
+{
+	return (uint64_t)t->tv_sec * 1000000000u + (uint64_t)t->tv_nsec;
+}
+
+static struct stage_seen seen_of(const struct stat *st)
+{
+	return (struct stage_seen){.ino = st->st_ino,
+				   .ctime_ns = nanoseconds(&st->st_ctim),
+				   .mtime_ns = nanoseconds(&st->st_mtim)};
+}
+
+/* Its ctime changes with its other names, too, which the same merge may remove. */
+static bool is_content_same(const struct stage_seen *a, const struct stage_seen *b)
+{
+	return a->ino == b->ino && a->mtime_ns == b->mtime_ns;
+}
+
+static bool is_same(const struct stage_seen *a, const struct stage_seen *b)
+{
+	return a->ino == b->ino && a->ctime_ns == b->ctime_ns;
+}
+
+int stage_look(int dir_fd, const char *path, struct stat *ret, struct stage_seen *ret_seen)
+{
+	autoclose int fd = fd_openat2(dir_fd, path, O_PATH | O_NOFOLLOW | O_CLOEXEC, 0, STAY);
+
+	*ret_seen = (struct stage_seen){0};
+	if (fd < 0)
+		return fd == -ENOTDIR ? -ENOENT : fd;
+	if (fstat(fd, ret) < 0)
+		return -errno;
+	*ret_seen = seen_of(ret);
+	return 0;
+}
+
+/* New things are the owner's of the directory. By descriptor: the owner may have put something else
+ * under its name. */
+static int own(const struct stage *s, int fd)
+{
+	if (geteuid() != 0)
+		return 0;
+	return fchownat(fd, "", s->uid, s->gid, AT_EMPTY_PATH) < 0 ? -errno : 0;
+}
+
+/* A new directory, open. */
+static int make_dir(const struct stage *s, int parent_fd, const char *name, mode_t mode)
+{
+	autoclose int fd = -1;
+	struct stat st;
+	int r;
+
+	if (mkdirat(parent_fd, name, mode) < 0)
+		return -errno;
+	fd = fd_openat2(parent_fd, name, DIR_FLAGS, 0, STAY);
+	if (fd < 0)
+		return fd;
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	/* What is another's, or has directories in it, is not the one that was made. */
+	r = geteuid() == 0 && (st.st_uid != 0 || st.st_nlink > 2) ? -ESTALE : own(s, fd);
+	return r < 0 ? r : take_fd(fd);
+}
+
+/* The directory that path lies in; make: with what is missing on the way. */
+static int open_parent(const struct stage *s, const char *path, bool make, const char **ret_name)
+{
+	char part[STACK_PATH_MAX + 1];
+	autoclose int fd = fd_openat2(s->dir_fd, ".", O_PATH | O_DIRECTORY | O_CLOEXEC, 0, STAY);
+
+	while (fd >= 0) {
+		size_t len = strcspn(path, "/");
+		int next;
+
+		if (path[len] == 0)
+			break;
+		if (len >= sizeof(part))
+			return -ENAMETOOLONG;
+		memcpy(part, path, len);
+		part[len] = 0;
+		next = fd_openat2(fd, part, O_PATH | O_DIRECTORY | O_CLOEXEC, 0, STAY);
+		if (next == -ENOENT && make)
+			next = make_dir(s, fd, part, 0755);
+		close(fd);
+		fd = next;
+		path += len + 1;
+	}
+	*ret_name = path;
+	return take_fd(fd);
+}
+
+/* ---- the journal ---- */
+
+static int format_op(const struct stage_op *op, struct buf *b)
+{
+	autofree char *value = NULL;
+
+	if (asprintf(&value, "%d %o %u %" PRIu64 " %" PRIu64 " %" PRIu64 " %s", (int)op->kind,
+		     op->mode, op->number, op->was.ino, op->was.ctime_ns, op->was.mtime_ns,
+		     op->path) < 0)
+		return -ENOMEM;
+	return lines_put(b, "op", value);
+}
+
+static bool parse_op(const char *value, struct stage_op *ret)
+{
+	char *end;
+
+	ret->kind = (enum stage_kind)strtoul(value, &end, 10);
+	ret->mode = (unsigned)strtoul(end, &end, 8);
+	ret->number = (unsigned)strtoul(end, &end, 10);
+	ret->was.ino = strtoull(end, &end, 10);
+	ret->was.ctime_ns = strtoull(end, &end, 10);
+	ret->was.mtime_ns = strtoull(end, &end, 10);
+	if (*end != ' ' || ret->kind >= STAGE_KIND_COUNT || ret->mode > 0777 ||
+	    !path_is_safe_relative(end + 1))
+		return false;
+	ret->path = strdup(end + 1);
+	return ret->path != NULL;
+}
+
+static int write_ops(int box_fd, const char *file, const char *stage, const char *state,
+		     const struct stage_op *ops, size_t count)
+{
+	struct buf b;
+	int r;
+
+	buf_init(&b, STAGE_JOURNAL_MAX);
+	r = lines_begin_sum(&b);
+	if (r == 0 && stage)
+		r = lines_put(&b, "stage", stage);
+	if (r == 0 && state)
+		r = lines_put(&b, "state", state);
+	for (size_t i = 0; i < count && r == 0; i++)
+		r = format_op(&ops[i], &b);
+	if (r == 0) {
+		lines_end_sum(&b);
+		r = fd_write_file(box_fd, file, buf_data(&b), buf_len(&b), 0600, true);
+	}
+	buf_done(&b);
+	return r;
+}
+
+static int grow(struct stage_op **list, size_t count, size_t *cap)
+{
+	struct stage_op *grown;
+	size_t want = *cap ? *cap * 2 : 64;
+
+	if (count < *cap)
+		return 0;
+	if (count >= STAGE_OPS_MAX)
+		return -E2BIG;
+	grown = realloc(*list, want * sizeof(*grown));
+	if (!grown)
+		return -ENOMEM;
+	*list = grown;
+	*cap = want;
+	return 0;
+}
+
+struct stage_journal {
+	char stage[40];
+	bool apply;
+	struct stage_op *ops; /* owned */
+	size_t count, cap;
+};
+
+static void free_ops(struct stage_op *ops, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		free(ops[i].path);
+	free(ops);
+}
+
+static bool is_stage_name(const char *name)
+{
+	return str_starts(name, STAGE_NAME) && !strchr(name, '/');
+}
+
+static int take_line(struct stage_journal *j, const char *key, const char *value)
+{
+	int r;
+
+	if (strcmp(key, "stage") == 0)
+		return is_stage_name(value) && str_copy(j->stage, sizeof(j->stage), value)
+			       ? 0
+			       : -EBADMSG;
+	if (strcmp(key, "state") == 0) {
+		j->apply = strcmp(value, "apply") == 0;
+		return 0;
+	}
+	if (strcmp(key, "op") != 0)
+		return -EBADMSG;
+	r = grow(&j->ops, j->count, &j->cap);
+	if (r < 0)
+		return r;
+	return parse_op(value, &j->ops[j->count]) ? (j->count++, 0) : -EBADMSG;
+}
+
+/* 1, or 0 where there is no such file. */
+static int read_ops(int box_fd, const char *file, struct stage_journal *ret)
+{
+	autofree char *text = NULL;
+	const char *key, *value;
+	struct lines lines;
+	size_t len;
+	int r = fd_read_plain(box_fd, file, STAGE_JOURNAL_MAX, &text, &len);
+
+	*ret = (struct stage_journal){0};
+	if (r == -ENOENT)
+		return 0;
+	if (r < 0)
+		return r;
+	if (lines_check_sum(text, len) != 1)
+		return -EBADMSG;
+	lines_init(&lines, text + LINES_SUM_BYTES, len - LINES_SUM_BYTES);
+	while ((r = lines_next(&lines, &key, &value)) > 0) {
+		r = take_line(ret, key, value);
+		if (r < 0)
+			break;
+	}
+	if (r < 0) {
+		free_ops(ret->ops, ret->count);
+		*ret = (struct stage_journal){0};
+	}
+	return r < 0 ? r : 1;
+}
+
+/* ---- beginning ---- */
+
+static int by_path(const void *a, const void *b)
+{
+	return strcmp(((const struct stage_op *)a)->path, ((const struct stage_op *)b)->path);
+}
+
+int stage_init(struct stage *s, int box_fd, int dir_fd, uid_t uid, gid_t gid, struct err *e)
+{
+	struct stage_journal own_puts;
+	int r;
+
+	*s = (struct stage){.box_fd = box_fd, .dir_fd = dir_fd, .uid = uid, .gid = gid, .fd = -1};
+	r = read_ops(box_fd, OWN_FILE, &own_puts);
+	if (r < 0)
+		return err_set(e, ERR_DAMAGED, -r,
+			       "what earlier merges of the box brought back cannot be read: remove "
+			       "the box, or its file '" OWN_FILE "'");
+	s->own = own_puts.ops;
+	s->own_count = own_puts.count;
+	if (s->own_count)
+		qsort(s->own, s->own_count, sizeof(*s->own), by_path);
+	return 0;
+}
+
+void stage_done(struct stage *s)
+{
+	fd_close(&s->fd);
+	free_ops(s->ops, s->count);
+	free_ops(s->own, s->own_count);
+	s->ops = s->own = NULL;
+	s->count = s->own_count = 0;
+}
+
+bool stage_is_own(const struct stage *s, const char *path, const struct stage_seen *seen)
+{
+	const struct stage_op key = {.path = (char *)(uintptr_t)path};
+	const struct stage_op *found =
+		s->own_count ? bsearch(&key, s->own, s->own_count, sizeof(key), by_path) : NULL;
+
+	return found && is_same(&found->was, seen);
+}
+
+/* What is left of a call that is over or did not get to its commit. */
+static int clear(struct stage *s, struct err *e)
+{
+	int r = s->name[0] ? tree_remove(s->dir_fd, s->name, e) : 0;
+
+	fd_close(&s->fd);
+	s->name[0] = 0;
+	if (r == 0 && unlinkat(s->box_fd, JOURNAL, 0) < 0 && errno != ENOENT)
+		r = err_errno(e, errno, "remove the journal of the merge");
+	/* One that came back after a power cut would be applied once more. */
+	if (r == 0 && fsync(s->box_fd) < 0)
+		r = err_errno(e, errno, "sync the end of the merge");
+	return r;
+}
+
+int stage_resume(struct stage *s, struct err *e)
+{
+	struct stage_journal j;
+	int r = read_ops(s->box_fd, JOURNAL, &j);
+
+	if (r == 0)
+		return 0;
+	if (r < 0)
+		return err_set(e, ERR_DAMAGED, -r,
+			       "the journal of an earlier merge cannot be read: remove the box's "
+			       "file '" JOURNAL "', and the directory '" STAGE_NAME
+			       "...' in the workspace");
+	str_copy(s->name, sizeof(s->name), j.stage);
+	s->ops = j.ops;
+	s->count = j.count;
+	s->cap = j.cap;
+	if (!j.apply)
+		return clear(s, e);
+	s->fd = fd_openat2(s->dir_fd, s->name, DIR_FLAGS, 0, STAY);
+	if (s->fd < 0 && s->fd != -ENOENT)
+		return err_errno(e, -s->fd, "open '%s'", s->name);
+	return 1;
+}
+
+int stage_begin(struct stage *s, struct err *e)
+{
+	char token[17];
+	struct stat st;
+	int r;
+
+	rand_hex(token, 8);
+	snprintf(s->name, sizeof(s->name), STAGE_NAME "%s", token);
+	r = write_ops(s->box_fd, JOURNAL, s->name, "stage", NULL, 0);
+	if (r < 0)
+		return err_errno(e, -r, "write the journal of the merge");
+	if (mkdirat(s->dir_fd, s->name, 0700) < 0)
+		return err_errno(e, errno, "write to the directory");
+	s->fd = fd_openat2(s->dir_fd, s->name, DIR_FLAGS, 0, STAY);
+	if (s->fd < 0)
+		return err_errno(e, -s->fd, "open '%s'", s->name);
+	/* If it is the one that was made, only this process changes what is in it. */
+	if (geteuid() == 0 && (fstat(s->fd, &st) < 0 || st.st_uid != 0 || (st.st_mode & 0077) != 0))
+		return err_set(e, ERR_CONFLICT, ESTALE, "somebody put another '%s' there", s->name);
+	return 0;
+}
+
+void stage_abort(struct stage *s)
+{
+	(void)clear(s, NULL); /* what stays the next call removes */
+}
+
+int stage_new_file(struct stage *s, unsigned mode, int *ret_fd, unsigned *ret_number, struct err *e)
+{
+	char name[16];
+	int fd, r;
+
+	snprintf(name, sizeof(name), "%u", s->files);
+	fd = openat(s->fd, name, O_CREAT | O_EXCL | O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0600);
+	r = fd < 0 ? -errno : own(s, fd);
+	if (r == 0 && fchmod(fd, mode & 0777) < 0)
+		r = -errno;
+	if (r < 0) {
+		fd_close(&fd);
+		return err_errno(e, -r, "write to the directory");
+	}
+	*ret_fd = fd;
+	*ret_number = s->files++;
+	return 0;
+}
+
+int stage_new_link(struct stage *s, const char *target, unsigned *ret_number, struct err *e)
+{
+	autoclose int fd = -1;
+	char name[16];
+	int r;
+
+	snprintf(name, sizeof(name), "%u", s->files);
+	if (symlinkat(target, s->fd, name) == 0)
+		fd = openat(s->fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	r = fd < 0 ? -errno : own(s, fd);
+	if (r < 0)
+		return err_errno(e, -r, "write to the directory");
+	*ret_number = s->files++;
+	return 0;
+}
+
+int stage_add(struct stage *s, enum stage_kind kind, const char *path, unsigned mode,
+	      unsigned number, const struct stage_seen *was, struct err *e)
+{
+	int r = grow(&s->ops, s->count, &s->cap);
+	struct stage_op *op;
+
+	s->bytes += strlen(path) + 64;
+	if (r == -E2BIG || s->bytes > STAGE_JOURNAL_MAX / 2)
+		return err_set(e, ERR_LIMIT, E2BIG,
+			       "more than %u changes at once: name some of the paths",
+			       STAGE_OPS_MAX);
+	if (r < 0)
+		return err_errno(e, -r, "list the changes");
+	op = &s->ops[s->count];
+	*op = (struct stage_op){.kind = kind,
+				.path = strdup(path),
+				.mode = mode & 0777,
+				.number = number,
+				.was = was ? *was : (struct stage_seen){0}};
+	if (!op->path)
+		return err_errno(e, ENOMEM, "list the changes");
+	s->count++;
+	return 0;
+}
+
+/* ---- applying ---- */
+
+static int changed(const char *path, struct err *e)
+{
+	return err_set(e, ERR_CONFLICT, ESTALE,
+		       "'%.140s' was changed on the host while it was being merged", path);
+}
+
+/* Directories change with what is in them; what they were does not matter. */
+static bool is_judged(const struct stage_op *op)
+{
+	return op->kind == STAGE_REMOVE || op->kind == STAGE_PUT;
+}
+
+int stage_commit(struct stage *s, struct err *e)
+{
+	struct stage_seen now;
+	struct stat st;
+	int r;
+
+	for (size_t i = 0; i < s->count; i++) {
+		const struct stage_op *op = &s->ops[i];
+
+		r = stage_look(s->dir_fd, op->path, &st, &now);
+		/* Behind a link that a directory takes the place of there is nothing yet; applying
+		 * follows none. */
+		if (r < 0 && r != -ENOENT && !(r == -ELOOP && op->was.ino == 0))
+			return err_errno(e, -r, "reach '%.140s'", op->path);
+		/* A directory that a file takes the place of is gone by then. */
+		if (is_judged(op) && !is_same(&now, &op->was) && !(r == 0 && S_ISDIR(st.st_mode)))
+			return changed(op->path, e);
+	}
+	if (syncfs(s->fd) < 0)
+		return err_errno(e, errno, "sync the directory");
+	r = write_ops(s->box_fd, JOURNAL, s->name, "apply", s->ops, s->count);
+	return r < 0 ? err_errno(e, -r, "write the journal of the merge") : 0;
+}
+
+static int apply_remove(struct stage *s, const struct stage_op *op)
+{
+	const char *name;
+	autoclose int parent = open_parent(s, op->path, false, &name);
+	bool is_dir = op->kind == STAGE_REMOVE_DIR;
+
+	if (parent == -ENOENT)
+		return 0;
+	if (parent < 0)
+		return parent;
+	if (unlinkat(parent, name, is_dir ? AT_REMOVEDIR : 0) == 0 || errno == ENOENT)
+		return 0;
+	if (is_dir && (errno == ENOTEMPTY || errno == ENOTDIR)) /* somebody put something there */
+		return 0;
+	return -errno;
+}
+
+static int apply_dir(struct stage *s, const struct stage_op *op)
+{
+	const char *name;
+	autoclose int parent = open_parent(s, op->path, true, &name);
+	autoclose int fd = -1;
+
+	if (parent < 0)
+		return parent;
+	fd = make_dir(s, parent, name, 0700);
+	if (fd == -EEXIST)
+		fd = fd_openat2(parent, name, DIR_FLAGS, 0, STAY);
+	if (fd < 0)
+		return fd;
+	return fchmod(fd, op->mode) < 0 ? -errno : 0;
+}
+
+/* An O_PATH descriptor cannot be changed itself; its entry in /proc is that very file. */
+static int apply_mode(struct stage *s, const struct stage_op *op)
+{
+	autoclose int fd =
+		fd_openat2(s->dir_fd, op->path, O_PATH | O_NOFOLLOW | O_CLOEXEC, 0, STAY);
+	char path[64];
+	struct stat st;
+
+	if (fd == -ENOENT)
+		return 0;
+	if (fd < 0)
+		return fd;
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (S_ISLNK(st.st_mode))
+		return 0;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	return chmod(path, op->mode) < 0 ? -errno : 0;
+}
+
+static int apply_put(struct stage *s, const struct stage_op *op)
+{
+	const char *name;
+	autoclose int parent = open_parent(s, op->path, true, &name);
+	char number[16];
+
+	if (parent < 0)
+		return parent;
+	snprintf(number, sizeof(number), "%u", op->number);
+	return renameat(s->fd, number, parent, name) < 0 ? -errno : 0;
+}
+
+/* Is it done already, by the call that was killed? */
+static bool is_done(const struct stage *s, const struct stage_op *op)
+{
+	char number[16];
+	struct stat st;
+
+	if (op->kind != STAGE_PUT)
+		return false;
+	snprintf(number, sizeof(number), "%u", op->number);
+	return s->fd < 0 || fstatat(s->fd, number, &st, AT_SYMLINK_NOFOLLOW) < 0;
+}
+
+/* Once more right before it: nearly all of the time that a merge takes is before the commit. */
+static int apply_one(struct stage *s, const struct stage_op *op, bool force, struct err *e)
+{
+	static int (*const apply[STAGE_KIND_COUNT])(struct stage *, const struct stage_op *) = {
+		[STAGE_REMOVE] = apply_remove, [STAGE_REMOVE_DIR] = apply_remove,
+		[STAGE_MAKE_DIR] = apply_dir,  [STAGE_PUT] = apply_put,
+		[STAGE_MODE] = apply_mode,
+	};
+	struct stage_seen now;
+	struct stat st;
+	int r;
+
+	if (is_done(s, op))
+		return 0;
+	r = stage_look(s->dir_fd, op->path, &st, &now);
+	/* Gone, or the directory that takes its place is there already. */
+	if (op->kind == STAGE_REMOVE && (r == -ENOENT || (r == 0 && S_ISDIR(st.st_mode))))
+		return 0;
+	if (r < 0 && r != -ENOENT)
+		return err_errno(e, -r, "reach '%.140s'", op->path);
+	if (is_judged(op) && !force && now.ino && !is_content_same(&now, &op->was))
+		return changed(op->path, e);
+	r = apply[op->kind](s, op);
+	return r < 0 ? err_errno(e, -r, "merge '%.140s' (say it again to go on)", op->path) : 0;
+}
+
+/* What was put there, and what earlier calls put there that is still the same. */
+static int note_own(struct stage *s, struct err *e)
+{
+	struct stage_op *list = calloc(s->count + s->own_count + 1, sizeof(*list));
+	struct stage_seen now;
+	size_t n = 0;
+	struct stat st;
+	int r;
+
+	if (!list)
+		return err_errno(e, ENOMEM, "note what was merged");
+	for (size_t i = 0; i < s->own_count; i++)
+		if (stage_look(s->dir_fd, s->own[i].path, &st, &now) == 0 &&
+		    is_same(&now, &s->own[i].was))
+			list[n++] = s->own[i];
+	for (size_t i = 0; i < s->count; i++) {
+		const struct stage_op *op = &s->ops[i];
+
+		if ((op->kind != STAGE_PUT && op->kind != STAGE_MODE) ||
+		    stage_look(s->dir_fd, op->path, &st, &now) < 0)
+			continue;
+		list[n] = (struct stage_op){.kind = STAGE_PUT, .path = op->path, .was = now};
+		n++;
+	}
+	r = write_ops(s->box_fd, OWN_FILE, NULL, NULL, list, n);
+	free(list);
+	return r < 0 ? err_errno(e, -r, "note what was merged") : 0;
+}
+
+int stage_apply(struct stage *s, bool force, struct err *e)
+{
+	int r = 0;
+
+	for (size_t i = s->count; i > 0 && r == 0; i--)
+		if (s->ops[i - 1].kind == STAGE_REMOVE || s->ops[i - 1].kind == STAGE_REMOVE_DIR)
+			r = apply_one(s, &s->ops[i - 1], force, e);
+	for (size_t i = 0; i < s->count && r == 0; i++)
+		if (s->ops[i].kind != STAGE_REMOVE && s->ops[i].kind != STAGE_REMOVE_DIR)
+			r = apply_one(s, &s->ops[i], force, e);
+	if (r == 0 && syncfs(s->dir_fd) < 0)
+		r = err_errno(e, errno, "sync the directory");
+	if (r == 0)
+		r = note_own(s, e);
+	return r < 0 ? r : clear(s, e);
+}

@@ -1,0 +1,88 @@
+/*
+ * Changes to a directory of the host, whole or not at all: by a journal in the box's directory that
+ * a second call finishes, whenever the first was killed.
+ *
+ *	begin	the journal says where things are staged; a directory of that name in the host
+ *		directory, closed to others, takes new files
+ *	commit	all that is staged is on disk, everything is still as it was looked at, and the
+ *		journal lists what is to be done: from here on it is done, now or by who comes next
+ *	apply	one rename, unlink or mkdir after the other; each can be done twice
+ *	finish	what is there now is noted as ours (boxes/<name>/merged), and the rest removed
+ *
+ * Nothing on the host's side is reached through a link, nor on another mount.
+ */
+#pragma once
+
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+
+enum stage_kind {
+	STAGE_REMOVE,	  /* anything but a directory */
+	STAGE_REMOVE_DIR, /* that is empty by then; one that is not stays */
+	STAGE_MAKE_DIR,
+	STAGE_PUT, /* a staged file or link, in place of what is there */
+	STAGE_MODE,
+	STAGE_KIND_COUNT
+};
+
+/* What was at a path. ino 0: nothing. */
+struct stage_seen {
+	uint64_t ino, ctime_ns, mtime_ns;
+};
+
+struct stage_op {
+	enum stage_kind kind;
+	char *path; /* owned; relative, safe */
+	unsigned mode;
+	unsigned number; /* of what is staged */
+	struct stage_seen was;
+};
+
+struct stage {
+	int box_fd, dir_fd; /* borrowed: boxes/<name>, the host directory */
+	uid_t uid;	    /* whose new files are; as root */
+	gid_t gid;
+	int fd;		      /* owned; what is staged */
+	char name[40];	      /* of that, in the host directory; empty: there is none */
+	unsigned files;	      /* so many were staged */
+	struct stage_op *ops; /* owned */
+	size_t count, cap, bytes;
+	struct stage_op *own; /* owned; put by earlier calls: path and was; sorted by path */
+	size_t own_count;
+};
+
+/* Reads what earlier calls put there. stage_done also after a failure. */
+int stage_init(struct stage *s, int box_fd, int dir_fd, uid_t uid, gid_t gid, struct err *e);
+void stage_done(struct stage *s);
+
+/* 1: an earlier call got to its commit and no further: apply. 0: there was none, or what it left
+ * is removed. */
+int stage_resume(struct stage *s, struct err *e);
+
+/* What is at a path of the host: 0 or -ENOENT, and -ELOOP or -EXDEV where that is behind a link or
+ * another mount. */
+int stage_look(int dir_fd, const char *path, struct stat *ret, struct stage_seen *ret_seen);
+/* Did an earlier call put that there? */
+bool stage_is_own(const struct stage *s, const char *path, const struct stage_seen *seen);
+
+int stage_begin(struct stage *s, struct err *e);
+/* A new file, owned by the caller, or a link; mode 0777 at most. */
+int stage_new_file(struct stage *s, unsigned mode, int *ret_fd, unsigned *ret_number,
+		   struct err *e);
+int stage_new_link(struct stage *s, const char *target, unsigned *ret_number, struct err *e);
+/* In the order of a tree: directories before what is in them. */
+int stage_add(struct stage *s, enum stage_kind kind, const char *path, unsigned mode,
+	      unsigned number, const struct stage_seen *was, struct err *e);
+
+/* ERR_CONFLICT (-ESTALE) names a path that is not as it was seen. */
+int stage_commit(struct stage *s, struct err *e);
+/* Finishes, too. After stage_resume what has changed since is ERR_CONFLICT (-ESTALE), unless force:
+ * nothing is lost by saying it again. */
+int stage_apply(struct stage *s, bool force, struct err *e);
+/* Before the commit: removes what was staged. */
+void stage_abort(struct stage *s);

@@ -1,0 +1,232 @@
+"""cove merge: what a box changed on its copy of a host directory comes back, reviewed, whole or not at all."""
+import os
+import shutil
+import stat
+import subprocess
+
+import pytest
+
+from conftest import IS_ROOT, needs_root, remove_tree
+
+
+@pytest.fixture
+def work(tmp):
+    """A small repository, old enough that its times are before those of a box's copy."""
+    top = tmp / "work"
+    (top / "src").mkdir(parents=True)
+    (top / ".git/hooks").mkdir(parents=True)
+    (top / "a.txt").write_text("one\ntwo\n")
+    (top / "src/b.c").write_text("int b;\n")
+    (top / "src/c.c").write_text("int c;\n")
+    (top / "link").symlink_to("a.txt")
+    (top / ".git/config").write_text("[core]\n")
+    yield top
+    remove_tree(top)
+
+
+def make(cove, work, script, stop=True):
+    name = cove("create", "--workspace", work, "--copy").ok().text.strip()
+    cove("exec", name, "--", "sh", "-c", script).ok()
+    if stop:
+        cove("stop", name).ok()
+    return name
+
+
+def tree(top):
+    """Every path with its type and content."""
+    seen = {}
+    for base, dirs, files in os.walk(top):
+        for name in dirs + files:
+            path = os.path.join(base, name)
+            st = os.lstat(path)
+            what = "dir" if stat.S_ISDIR(st.st_mode) else "link " + os.readlink(path) if stat.S_ISLNK(st.st_mode) \
+                else open(path, "rb").read().decode("latin1") if stat.S_ISREG(st.st_mode) else "other"
+            seen[os.path.relpath(path, top)] = what
+    return seen
+
+
+CHANGE = """set -e
+echo three >> a.txt; rm -r src; mkdir -p new/deep; echo x > new/deep/f; chmod 755 new/deep/f; ln -sf new/deep/f link
+mkdir dir; touch dir/empty"""
+CHANGES = ["M /workspace/a.txt", "A /workspace/dir", "A /workspace/dir/empty", "M /workspace/link", "A /workspace/new",
+           "A /workspace/new/deep", "A /workspace/new/deep/f", "D /workspace/src", "D /workspace/src/b.c",
+           "D /workspace/src/c.c"]
+CHANGED = {"a.txt": "one\ntwo\nthree\n", "dir": "dir", "dir/empty": "", "link": "link new/deep/f", "new": "dir",
+           "new/deep": "dir", "new/deep/f": "x\n", ".git": "dir", ".git/config": "[core]\n", ".git/hooks": "dir"}
+
+
+def test_all_of_it(cove, work):
+    name, before = make(cove, work, CHANGE), tree(work)
+    assert cove("merge", "--dry-run", name).ok().text.splitlines() == CHANGES
+    assert tree(work) == before
+    assert cove("merge", name).ok().text.splitlines() == CHANGES
+    assert tree(work) == CHANGED
+    file = work / "new/deep/f"
+    assert file.stat().st_uid == os.geteuid() and stat.S_IMODE(file.stat().st_mode) == 0o755
+    assert cove("diff", "--workspace", name).ok().text == ""
+    assert cove("merge", name).ok().text == ""
+
+
+def test_some_paths(cove, work):
+    name = make(cove, work, CHANGE)
+    told = cove("merge", "--json", name, "/workspace/new/deep/f", "/workspace/src/b.c").ok().json
+    assert (told["taken"], told["done"], told["conflicts"]) == (2, True, 0)
+    assert (work / "new/deep/f").read_text() == "x\n" and not (work / "src/b.c").exists()
+    assert (work / "src/c.c").exists() and (work / "a.txt").read_text() == "one\ntwo\n"
+    cove.fails("invalid", "merge", name, "/etc/passwd")
+
+
+def test_again_and_again(cove, work):
+    """What was merged is no conflict of the next merge."""
+    name = make(cove, work, "echo three >> a.txt; echo n > new")
+    cove("merge", name).ok()
+    cove("start", name).ok()
+    cove("exec", name, "--", "sh", "-c", "echo four >> a.txt; rm new; echo m > more").ok()
+    cove("stop", name).ok()
+    assert cove("merge", name).ok().text == "M /workspace/a.txt\nA /workspace/more\nD /workspace/new\n"
+    assert (work / "a.txt").read_text() == "one\ntwo\nthree\nfour\n" and not (work / "new").exists()
+
+
+def test_conflicts_are_named_and_nothing_is_done(cove, work):
+    name = make(cove, work, "echo box >> a.txt; rm src/b.c; echo new > n; echo box > added; echo x >> src/c.c")
+    (work / "a.txt").write_text("mine\n")
+    (work / "src/b.c").write_text("mine\n")
+    (work / "added").write_text("mine\n")
+    before = tree(work)
+    done = cove("merge", name)
+    assert done.rc == 1 and done.text == "" and tree(work) == before
+    for path in ("a.txt", "src/b.c", "added"):
+        assert f"conflict: /workspace/{path} " in done.errors
+    told = cove("merge", "--json", "--dry-run", name)
+    assert told.rc == 1 and told.json["conflicts"] == 3 and told.json["taken"] == 2
+    # Paths choose; then each way.
+    cove("merge", name, "/workspace/n").ok()
+    assert (work / "n").read_text() == "new\n" and (work / "a.txt").read_text() == "mine\n"
+    cove("merge", "--ours", name).ok()
+    assert (work / "a.txt").read_text() == "mine\n" and (work / "src/c.c").read_text() == "int c;\nx\n"
+    cove("merge", "--theirs", name).ok()
+    assert (work / "a.txt").read_text() == "one\ntwo\nbox\n" and (work / "added").read_text() == "box\n"
+    assert not (work / "src/b.c").exists()
+
+
+def test_the_same_change_on_both_sides_is_none(cove, work):
+    name = make(cove, work, "echo three >> a.txt; rm src/b.c")
+    (work / "a.txt").write_text("one\ntwo\nthree\n")
+    (work / "src/b.c").unlink()
+    assert cove("merge", name).ok().text == ""
+
+
+def test_a_file_that_the_box_replaced_and_the_host_changed_before(cove, work):
+    """Written anew, a file does not say when the box read the old one: what changed since the start is a conflict."""
+    name = make(cove, work, "true", stop=False)
+    (work / "a.txt").write_text("mine\n")
+    cove("exec", name, "--", "sh", "-c", "echo box > t; mv t a.txt").ok()
+    cove("stop", name).ok()
+    assert cove("merge", name).rc == 1
+
+
+def test_a_copy_of_another_file_that_took_its_place(cove, work):
+    """The copy was made after the host's edit, but not of that file: the box never had the edit."""
+    name = make(cove, work, "true", stop=False)
+    (work / "a.txt").write_text("mine\n")
+    (work / "src/b.c").write_text("mine\n")
+    cove("exec", name, "--", "sh", "-c", "echo box >> src/c.c; mv src/c.c a.txt; echo box >> src/b.c").ok()
+    cove("stop", name).ok()
+    done = cove("merge", name)
+    assert done.rc == 1 and "conflict: /workspace/a.txt " in done.errors
+    assert (work / "a.txt").read_text() == "mine\n"
+    cove("merge", name, "/workspace/src/b.c")  # a copy of the edit itself, where that can be shown
+    assert (work / "src/b.c").read_text() in ("mine\n", "mine\nbox\n")
+
+
+def test_what_makes_the_host_run_something_stays_behind(cove, work):
+    name = make(cove, work, """set -e
+echo evil > .git/hooks/pre-commit; echo evil >> .git/config; mkdir -p .vscode sub/.git/hooks .git/modules/m
+echo evil > .vscode/tasks.json; echo evil > sub/.git/hooks/x; echo evil > .git/modules/m/config; echo evil > .envrc
+echo evil > sub/.bashrc; ln -s /etc out; ln -s ../../x out2; ln -s src/../../y out3; ln -s src in; echo fine > fine
+mkdir w; echo 'gitdir: /tmp/x' > w/.git; echo ref > .git/HEAD""")
+    before = tree(work)
+    told = cove("merge", name).ok()
+    got = {k: v for k, v in tree(work).items() if k not in before}
+    assert got == {"in": "link src", "fine": "fine\n", "w": "dir", "sub": "dir", "sub/.git": "dir",
+                   ".git/HEAD": "ref\n", ".git/modules": "dir", ".git/modules/m": "dir"}
+    assert tree(work)[".git/config"] == "[core]\n" and "left out: /workspace/.git/config " in told.errors
+    cove("merge", "--trust-dir", name).ok()
+    assert (work / ".git/hooks/pre-commit").read_text() == "evil\n" and os.readlink(work / "out") == "/etc"
+
+
+def test_hostile_trees(cove, work, tmp):
+    """Nothing outside the directory, nothing through a link, nothing that waits, no set-user-ID."""
+    (tmp / "outside").mkdir()
+    name = make(cove, work, r"""set -e
+mkfifo fifo; cp /bin/true suid; chmod 6755 suid; truncate -s 1T holes; printf x > "$(printf 'a\nb\033[2J')"
+rm -r src; ln -s ../outside src; mkdir -p d/e; echo x > d/e/f""")
+    # The host puts a link where the box has a directory.
+    (work / "d").symlink_to(tmp / "outside")
+    done = cove("merge", "--trust-dir", name)
+    assert done.rc == 1 and "conflict: /workspace/d/e" in done.errors and os.listdir(tmp / "outside") == []
+    (work / "d").unlink()
+    cove("merge", "--trust-dir", name).ok()
+    assert os.listdir(tmp / "outside") == [] and (work / "d/e/f").read_text() == "x\n"
+    assert stat.S_IMODE((work / "suid").stat().st_mode) == 0o755 and not (work / "fifo").exists()
+    assert (work / "holes").stat().st_size == 1 << 40 and (work / "holes").stat().st_blocks < 100
+    assert (work / "a\nb\x1b[2J").read_text() == "x"
+    assert "\x1b" not in done.text + done.errors
+
+
+def test_what_cannot_be_merged(cove, work):
+    cove.fails("not_found", "merge", "nonesuch")
+    name = cove("create", "--workspace", work).ok().text.strip()
+    cove.fails("invalid", "merge", name)
+    assert cove("merge", "--ours", "--theirs", name).rc == 2
+
+
+def test_while_it_runs(cove, work):
+    name = make(cove, work, "echo three >> a.txt", stop=False)
+    done = cove("merge", name)
+    if done.rc != 0:  # without a cgroup of its own there is no freezing
+        assert not IS_ROOT and "stop it first" in done.errors
+        return
+    assert (work / "a.txt").read_text() == "one\ntwo\nthree\n"
+    assert cove("exec", name, "--", "cat", "a.txt").ok().text == "one\ntwo\nthree\n"
+
+
+@needs_root
+def test_files_are_the_directorys_owners(cove, work):
+    for base, dirs, files in os.walk(work):
+        for name in [".", *dirs, *files]:
+            os.chown(os.path.join(base, name), 12345, 54321, follow_symlinks=False)
+    name = make(cove, work, CHANGE)
+    cove("merge", name).ok()
+    for path in ("a.txt", "new", "new/deep/f", "link", "dir"):
+        st = (work / path).lstat()
+        assert (st.st_uid, st.st_gid) == (12345, 54321), path
+
+
+def traced(cove, call, when, *args):
+    """The program, killed at its n-th call of this name."""
+    if cove.is_sanitized():
+        pytest.skip("a sanitized program cannot be traced")
+    return subprocess.run(["strace", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={call}", "-e",
+                           f"inject={call}:signal=SIGKILL:when={when}", *cove.argv(args)], env=cove.env,
+                          capture_output=True, timeout=120)
+
+
+@pytest.mark.parametrize("call", ["renameat", "mkdirat", "unlinkat"])
+def test_killed_at_any_moment_it_is_whole_or_absent(cove, work, tmp, call):
+    before = tree(work)
+    shutil.copytree(work, tmp / "keep", symlinks=True)
+    for when in (1, 2, 3, 5, 8, 13, 21, 34, 55):
+        name = make(cove, work, CHANGE)
+        done = traced(cove, call, when, "merge", name)
+        if done.returncode not in (0, 137, -9):
+            pytest.skip("strace does not work here")
+        killed = done.returncode != 0
+        cove("merge", name).ok()
+        assert tree(work) == CHANGED, (call, when)
+        cove("rm", "-f", name).ok()
+        if not killed:
+            break
+        remove_tree(work)
+        shutil.copytree(tmp / "keep", work, symlinks=True)
+        assert tree(work) == before

@@ -1,0 +1,139 @@
+"""cove merge FORK BOX: try several ways in forks, keep one."""
+import json
+import subprocess
+
+import pytest
+
+from conftest import lacks, needs_base
+
+
+def sh(cove, box, script, user=None):
+    return cove("exec", *(["-u", user] if user else []), box, "--", "sh", "-c", script).ok().text
+
+
+def stat_of(cove, box, path):
+    """Mode, uid, gid, size, blocks; stat(1) of an old runsc does not work."""
+    return json.loads(sh(cove, box, f"python3 -c 'import os; s = os.lstat(\"{path}\"); "
+                         "print([s.st_mode, s.st_uid, s.st_gid, s.st_size, s.st_blocks])'", user="root"))
+
+
+@pytest.fixture
+def box(cove):
+    name = cove("create").ok().text.strip()
+    sh(cove, name, "mkdir -p /tmp/p/d; cd /tmp/p; echo 1 > a; echo 1 > b; echo 1 > d/x; echo 1 > d/y")
+    return name
+
+
+def fork(cove, box, script, stop=True):
+    if stop:  # where it cannot be frozen it cannot be forked while it runs
+        cove("stop", box).ok()
+    name = cove("fork", box).ok().text.strip()
+    sh(cove, name, script)
+    cove("stop", name).ok()
+    return name
+
+
+SHOW = "cd /tmp/p && find . -type f | sort | xargs grep -H ."
+
+
+@needs_base
+def test_what_a_fork_changed_comes_to_its_box(cove, box, inner_root):
+    one = fork(cove, box, "cd /tmp/p; echo 2 >> a; rm b; rm -r d; mkdir n; echo new > n/f; ln -s n/f l; chmod 700 n")
+    cove("start", box).ok()
+    sh(cove, box, "echo mine > /tmp/p/mine")
+    cove("stop", box).ok()
+    changes = cove("merge", "--dry-run", one, box).ok().text
+    assert changes.splitlines() == ["M /tmp/p/a", "D /tmp/p/b", "D /tmp/p/d", "D /tmp/p/d/x", "D /tmp/p/d/y",
+                                    "A /tmp/p/l", "A /tmp/p/n", "A /tmp/p/n/f"]
+    assert cove("merge", one, box).ok().text == changes
+    assert cove("merge", one, box).ok().text == ""
+    cove("start", box).ok()
+    assert sh(cove, box, SHOW) == "./a:1\n./a:2\n./mine:mine\n./n/f:new\n"
+    assert sh(cove, box, "cd /tmp/p; readlink l; test ! -e d && echo gone") == "n/f\ngone\n"
+    assert stat_of(cove, box, "/tmp/p/n")[0] & 0o777 == 0o700
+    sh(cove, box, "echo 3 >> /tmp/p/a; rm /tmp/p/n/f")  # it is a box as ever
+    cove("stop", box).ok()
+    assert cove("diff", box).ok().text == "M /tmp/p/a\nD /tmp/p/n/f\n"
+
+
+def test_a_running_box_is_started_again(cove, box):
+    one = fork(cove, box, "echo 2 >> /tmp/p/a")
+    cove("start", box).ok()
+    done = cove("merge", "--json", one, box)
+    if done.rc != 0 and "frozen" in done.errors:
+        pytest.skip("boxes cannot be frozen here")
+    assert done.ok().json["restarted"] is True and done.json["done"] is True
+    assert sh(cove, box, "cat /tmp/p/a") == "1\n2\n"
+    ends = [e for e in map(str, cove("logs", "--json", box).text.splitlines()) if '"merge"' in e]
+    assert ends, "the cause of its end is said"
+
+
+def test_conflicts_are_named_and_nothing_is_done(cove, box):
+    one = fork(cove, box, "cd /tmp/p; echo 2 >> a; rm -r d; echo fork > n")
+    cove("start", box).ok()
+    sh(cove, box, "cd /tmp/p; echo 3 >> a; echo more > d/z")
+    cove("stop", box).ok()
+    done = cove("merge", one, box)
+    assert done.rc == 1 and "conflict: /tmp/p/a (both changed it)" in done.errors
+    assert "conflict: /tmp/p/d (the other side has changes in it)" in done.errors
+    assert cove("diff", box, "/tmp/p/n").ok().text == ""
+    cove("merge", "--ours", one, box).ok()
+    cove("start", box).ok()
+    assert sh(cove, box, SHOW) == "./a:1\n./a:3\n./b:1\n./d/z:more\n./n:fork\n"
+    cove("stop", box).ok()
+    cove("merge", "--theirs", one, box).ok()
+    cove("start", box).ok()
+    assert sh(cove, box, SHOW) == "./a:1\n./a:2\n./b:1\n./n:fork\n"
+
+
+def test_one_of_three_and_parts_of_another(cove, box):
+    one, two, three = (fork(cove, box, f"cd /tmp/p; echo {n} >> a; echo {n} > way{n}", stop=n == 1) for n in (1, 2, 3))
+    assert cove("diff", one, two, "/tmp/p").ok().text == "M /tmp/p/a\nD /tmp/p/way1\nA /tmp/p/way2\n"
+    cove("merge", two, box).ok()
+    cove("merge", three, box, "/tmp/p/way3").ok()
+    cove("rm", one, two, three).ok()
+    cove("start", box).ok()
+    assert sh(cove, box, SHOW) == "./a:1\n./a:2\n./b:1\n./d/x:1\n./d/y:1\n./way2:2\n./way3:3\n"
+
+
+@needs_base
+def test_owners_attributes_and_large_files(cove, box, inner_root):
+    cove("stop", box).ok()
+    one = cove("fork", box).ok().text.strip()
+    sh(cove, one, "chown 33:33 /tmp/p/a; cp /bin/true /opt/t; chmod 4755 /opt/t; truncate -s 1G /opt/big;"
+       "echo x >> /opt/big; mkfifo /opt/fifo; chmod 711 /srv; rm /etc/issue", user="root")
+    cove("stop", one).ok()
+    cove("merge", one, box).ok()
+    cove("start", box).ok()
+    assert stat_of(cove, box, "/tmp/p/a")[1:3] == [33, 33] and stat_of(cove, box, "/opt/t")[0] & 0o7777 == 0o4755
+    assert stat_of(cove, box, "/opt/big")[3] == (1 << 30) + 2 and stat_of(cove, box, "/srv")[0] & 0o777 == 0o711
+    assert lacks("HOLES") or stat_of(cove, box, "/opt/big")[4] < 1000
+    assert sh(cove, box, "test ! -e /etc/issue && echo gone") == "gone\n"
+    assert lacks("SHARED_FIFOS") or sh(cove, box, "test -p /opt/fifo && echo there") == "there\n"
+
+
+def test_what_cannot_be_merged(cove, box):
+    cove.fails("invalid", "merge", box, box)
+    cove.fails("not_found", "merge", box, "nonesuch")
+    cove.fails("invalid", "merge", "host", box)
+
+
+@pytest.mark.parametrize("call", ["renameat", "unlinkat", "fsync"])
+def test_killed_at_any_moment_it_is_whole_or_absent(cove, box, call):
+    """Before the box's file says what it is to become nothing has happened; after it the next start finishes."""
+    if cove.is_sanitized():
+        pytest.skip("a sanitized program cannot be traced")
+    one = fork(cove, box, "cd /tmp/p; echo 2 >> a; rm -r d; echo n > n")
+    before, after = "./a:1\n./b:1\n./d/x:1\n./d/y:1\n", "./a:1\n./a:2\n./b:1\n./n:n\n"
+    for when in (1, 2, 3, 4, 5, 6, 8, 11, 15):
+        done = subprocess.run(["strace", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={call}", "-e",
+                               f"inject={call}:signal=SIGKILL:when={when}", *cove.argv(["merge", one, box])],
+                              env=cove.env, capture_output=True, timeout=120)
+        if done.returncode not in (0, 137, -9):
+            pytest.skip("strace does not work here")
+        cove("start", box).ok()
+        assert sh(cove, box, SHOW) in (before, after), (call, when)
+        cove("stop", box).ok()
+    cove("merge", one, box).ok()
+    cove("start", box).ok()
+    assert sh(cove, box, SHOW) == after

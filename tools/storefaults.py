@@ -1,0 +1,162 @@
+"""Operations on what is kept, killed or starved at every write: for tools/faults, part `store`.
+
+Each operation has a state that it begins from, a command line, and what must hold whatever happened: nothing that is
+referred to is gone, `cove system verify --deep` finds no damage, and saying it again finishes it. cove-store is traced
+with the command line that starts it.
+"""
+import io
+import shutil
+import tarfile
+
+CALLS = ["write", "pwrite64", "mkdirat", "renameat", "renameat2", "linkat", "unlinkat", "fsync", "fdatasync",
+         "ftruncate", "flock"]
+
+
+def rootfs(path, text):
+    with tarfile.open(path, "w") as tar:
+        for name, data in (("bin/sh", b"#!/bin/sh\n"), ("usr/a", text.encode()), ("usr/b", b"b" * 70_000)):
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    return path
+
+
+class Store:
+    """What the operations begin from: two images, and what each adds."""
+
+    def __init__(self, rig, broken):
+        self.rig, self.broken = rig, broken
+        self.copy = rig.base / "copy"
+        self.file = rig.base / "file"
+        rig.cove("image", "import", "one", str(rootfs(rig.base / "one.tar", "1")), check=True)
+        rig.cove("image", "import", "two", str(rootfs(rig.base / "two.tar", "2")), check=True)
+        self.kept = self.layers()
+
+    def layers(self):
+        return {p.name for p in (self.rig.home / "layers").iterdir() if len(p.name) == 64}
+
+    def add_unused(self):
+        path = self.rig.home / "layers" / ("c" * 64) / "rootfs"
+        path.mkdir(parents=True, exist_ok=True)
+        (path / "file").write_bytes(b"x" * 10_000)
+
+    def verify(self, home=None):
+        env = {"COVE_HOME": str(home)} if home else None
+        done = self.rig.cove("system", "verify", "--deep", env=env)
+        if done.returncode != 0:
+            raise self.broken(f"verify: {(done.stdout + done.stderr).decode(errors='replace').strip()}")
+
+    def check_kept(self):
+        if not self.kept <= self.layers():
+            raise self.broken("a layer that an image refers to is gone")
+
+    def remove_copy(self):
+        shutil.rmtree(self.copy, ignore_errors=True)
+
+    # ---- operations: prepare, arguments, what must hold after it ended somehow, then the same said again ----
+
+    def gc_again(self):
+        self.check_kept()
+        self.rig.cove("image", "gc", check=True)
+        self.check_kept()
+        if "c" * 64 in self.layers():
+            raise self.broken("a layer that nothing refers to stays")
+        left = [p.name for p in (self.rig.home / "layers").iterdir() if p.name.startswith(".")]
+        if left:
+            raise self.broken(f"left below layers/: {left}")
+
+    def import_prepare(self):
+        self.rig.cove("image", "rm", "three")
+        rootfs(self.rig.base / "three.tar", "3")
+
+    def import_again(self):
+        self.check_kept()
+        self.rig.cove("image", "import", "three", str(self.rig.base / "three.tar"), check=True)
+
+    def catalogue_prepare(self):
+        for path in self.rig.home.glob("cove.db*"):
+            path.unlink()
+
+    def catalogue_again(self):
+        self.rig.cove("system", "df", check=True)
+
+    def backup_prepare(self):
+        self.file.unlink(missing_ok=True)
+        for path in self.rig.base.glob(".cove-*"):
+            path.unlink()
+
+    def backup_again(self):
+        if self.file.exists():
+            self.remove_copy()
+            self.rig.cove("system", "restore", str(self.file), env={"COVE_HOME": str(self.copy)}, check=True)
+            self.verify(self.copy)
+        self.rig.cove("system", "backup", "--force", str(self.file), check=True)
+
+    def restore_prepare(self):
+        if not self.file.exists():
+            self.rig.cove("system", "backup", str(self.file), check=True)
+        self.remove_copy()
+
+    def restore_again(self):
+        if self.copy.exists():
+            self.verify(self.copy)
+        self.rig.cove("system", "restore", "--force", str(self.file), env={"COVE_HOME": str(self.copy)}, check=True)
+        self.verify(self.copy)
+        if {p.name for p in (self.copy / "layers").iterdir()} != self.layers():
+            raise self.broken("the copy has other layers")
+
+    def operations(self):
+        copy = {"COVE_HOME": str(self.copy)}
+        return [
+            ("gc", self.add_unused, ["image", "gc"], {}, self.gc_again),
+            ("import", self.import_prepare, ["image", "import", "three", str(self.rig.base / "three.tar")], {},
+             self.import_again),
+            ("catalogue", self.catalogue_prepare, ["system", "df"], {}, self.catalogue_again),
+            ("backup", self.backup_prepare, ["system", "backup", str(self.file)], {}, self.backup_again),
+            ("restore", self.restore_prepare, ["system", "restore", str(self.file)], copy, self.restore_again),
+        ]
+
+
+class Traced:
+    """The command line and what it starts, as a target of tools/faults."""
+
+    def __init__(self, rig, count):
+        self.rig, self.who, self.log, self.count_log = rig, "cli", rig.base / "trace", count
+
+    def arrange(self, *options):
+        return ["strace", "-qq", "-f", "-o", str(self.log), *options], {}
+
+    def count(self):
+        return self.count_log(self)
+
+
+def run(rig, report, quick, tools):
+    """tools: Broken, every, moments and the counting of a Target, of tools/faults."""
+    store = Store(rig, tools.Broken)
+    for title, prepare, args, env, again in store.operations():
+        target = Traced(rig, tools.count)
+
+        def act(wrap, _env):
+            prepare()
+            done = rig.cove(*args, wrap=wrap, env=env)
+            noticed = done.returncode != 0 or "(INJECTED)" in target.log.read_text(errors="replace")
+            store.verify()
+            again()
+            store.verify()
+            return noticed
+
+        prepare()
+        wrap, _ = target.arrange()
+        rig.cove(*args, wrap=wrap, env=env, check=True)
+        counts = target.count()
+        again()
+        for inject in ("signal=SIGKILL", "error=ENOSPC", "error=EIO"):
+            # A lock that cannot be had is no matter of disks.
+            names = CALLS if "signal" in inject else [c for c in CALLS if c != "flock"]
+            todo = tools.moments(counts, names=names)
+            tried, problems = tools.every(rig, target, todo, act, inject, quick)
+            report.case(f"{title}, {inject.split('=')[1]}", f"at {tried} writes", problems)
+    store.remove_copy()
+    # What comes after it begins with nothing.
+    rig.cove("image", "rm", "one", "two", "three", check=True)
+
