@@ -17,7 +17,8 @@
  * runs. And there is something to read on the feed: a bash whose read of the feed is interrupted
  * by a trap that throws reads its old buffer again.
  *
- * Then in rounds, STEP_MS apart, until the end that was fed last has been heard:
+ * Then in rounds until the end that was fed last has been heard. They are STEP_MS apart at first
+ * and ever longer: a shell that gets little of a processor has time to answer one of them.
  *
  *	by force	SIGINT itself, for a shell that sits in a call which the trap does not
  *			leave; after FORCE_MS SIGKILL: what was in the shell is lost, and the
@@ -46,7 +47,7 @@ enum {
 	HOLD_MS = 1,	       /* until the next look whether it has stopped */
 	STEP_MS = 20,
 	HOLD_MS_MAX = 2000, /* the kernel stops it as soon as it gets a processor */
-	FORCE_MS = 1000,    /* a shell that waits for a processor is not lost */
+	FORCE_MS = 4000,    /* a shell that waits for a processor is not lost */
 	GIVE_UP_MS = 5000,  /* a process in the kernel's hands does not even die by SIGKILL */
 	SLOW_STEP_MS = 1000,
 	QUICK_MS = 200,
@@ -164,6 +165,11 @@ static void act_while_stopped(struct line *l)
 
 /* --- the rounds --- */
 
+static uint64_t step_ms(const struct line *l)
+{
+	return STEP_MS + STEP_MS * l->stop_round / 3;
+}
+
 static void step(struct line *l)
 {
 	struct shell *sh = l->shell;
@@ -171,7 +177,7 @@ static void step(struct line *l)
 	uint64_t now = ev_now(ev);
 	bool in_time = now < l->stop_until_ms;
 
-	ev_timer_set(ev, &l->step, l->stop_by_force || in_time ? STEP_MS : SLOW_STEP_MS);
+	ev_timer_set(ev, &l->step, l->stop_by_force || in_time ? step_ms(l) : SLOW_STEP_MS);
 	if (l->stop_by_force && !in_time) {
 		if (now >= l->stop_until_ms + GIVE_UP_MS) {
 			line_stopped_by_death(l);

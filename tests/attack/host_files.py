@@ -435,11 +435,14 @@ def mask_from_image(rig):
     swapper.start()
     try:
         count = masks_hold(rig, 8 if rig.quick else 100, "--image", "hostile")
+        for _ in range(20):  # on a busy machine one replacement takes longer than those boxes
+            if swaps[0] < 3:
+                count += masks_hold(rig, 8, "--image", "hostile")
     finally:
         stop.set()
         swapper.join()
         rig.cove("image", "rm", "hostile")
-    need(not wrong and swaps[0] > 1, f"{swaps[0]} replacements: {wrong[:1]}")
+    need(not wrong and swaps[0] > 2, f"{swaps[0]} replacements: {wrong[:1]}")
     return f"{count} boxes; meanwhile the image was replaced {swaps[0] - len(refused)} times, {len(refused)} refused"
 
 

@@ -50,12 +50,12 @@ def test_a_box_and_its_workspace_come_back(home, box, new_home, tmp):  # noqa: F
     other("exec", name, "--", "sh", "-c", "echo more >>/workspace/file").ok()
 
 
-def test_a_running_box_is_frozen_and_goes_on(cove, new_home, tmp):
-    name = cove("create", "--image", "host").ok().text.strip()
-    cove("exec", "-d", name, "--", "sh", "-c", "while :; do echo x >>/tmp/log; done").ok()
-    got = cove("system", "backup", tmp / "b", "--json")
+def test_a_running_box_is_frozen_and_goes_on(home, new_home, tmp):  # noqa: F811
+    name = home("create", "--image", "host").ok().text.strip()
+    home("exec", "-d", name, "--", "sh", "-c", "while :; do echo x >>/tmp/log; done").ok()
+    got = home("system", "backup", tmp / "b", "--json")
     said = json.loads(got.text)
-    assert cove("exec", name, "--", "true").rc == 0
+    assert home("exec", name, "--", "true").rc == 0
     if said["boxes_left_out"]:
         assert got.rc == 125
         pytest.skip("this host cannot freeze a box")
