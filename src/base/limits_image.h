@@ -29,7 +29,7 @@
 #define OCI_CONFIG_MAX	      (8u << 20)     /* bytes of an image's configuration */
 #define OCI_IMAGE_BYTES_MAX   (256ull << 30) /* of all blobs of one image */
 
-#define OCI_ARCHIVE_FILES_MAX 8192u /* files of an archive of images */
+#define OCI_ARCHIVE_FILES_MAX 2048u /* files of an archive of images */
 #define OCI_UNPACK_PARALLEL   4u    /* layers that are unpacked at once */
 
 /* Compressed streams (src/oci/expand.c). */

@@ -156,7 +156,7 @@ def bundles():
     yield "docker-name-twice", REFUSED, tar(f("manifest.json", b"[]"), f("manifest.json", b"[]"))
     yield "docker-device", REFUSED, tar(f("manifest.json", b"[]"), header(b"x", b"3"))
     yield "docker-cut", REFUSED, plain[:len(plain) - 3000]
-    many = [f(f"repositories{n}", b"") for n in range(9000)]
+    many = [f(f"repositories{n}", b"") for n in range(2100)]
     yield "docker-many-files", REFUSED, tar(f("manifest.json", b"[]"), *many)
 
 
