@@ -67,23 +67,27 @@ int pool_open_mounted(int home_fd, const char *name, struct statfs *ret)
 	return take_fd(fd);
 }
 
-/* Once nothing has it mounted, the kernel forgets what went wrong. */
-static void unmount(int home_fd)
+/* Once nothing has it mounted, the kernel forgets what went wrong. The mounts of a box that has
+ * just ended may still be going: until then it answers EINVAL. */
+static int mount_anew(int home_fd, struct err *e)
 {
 	char path[64];
+	int r;
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d/" POOL_DIR, home_fd);
 	(void)umount2(path, 0);
+	for (int waited = 0; (r = pool_mount(home_fd, e)) == -EINVAL && waited < DISK_LOCK_MS;
+	     waited += LOCK_STEP_MS)
+		poll(NULL, 0, LOCK_STEP_MS);
+	return r == -EINVAL ? 0 : r; /* it is read-only for the caller, too */
 }
 
 int pool_open_dir(int home_fd, const char *name, struct statfs *ret, struct err *e)
 {
 	int fd = pool_open_mounted(home_fd, name, ret), r;
 
-	if (fd == -EROFS && geteuid() == 0)
-		unmount(home_fd);
 	if (fd == -ENOENT || fd == -EROFS) {
-		r = pool_mount(home_fd, e);
+		r = fd == -EROFS && geteuid() == 0 ? mount_anew(home_fd, e) : pool_mount(home_fd, e);
 		if (r < 0 && r != -ENOENT)
 			return r;
 		fd = r < 0 ? r : pool_open_mounted(home_fd, name, ret);
