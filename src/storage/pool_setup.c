@@ -87,7 +87,8 @@ int pool_open_dir(int home_fd, const char *name, struct statfs *ret, struct err 
 	int fd = pool_open_mounted(home_fd, name, ret), r;
 
 	if (fd == -ENOENT || fd == -EROFS) {
-		r = fd == -EROFS && geteuid() == 0 ? mount_anew(home_fd, e) : pool_mount(home_fd, e);
+		r = fd == -EROFS && geteuid() == 0 ? mount_anew(home_fd, e)
+						   : pool_mount(home_fd, e);
 		if (r < 0 && r != -ENOENT)
 			return r;
 		fd = r < 0 ? r : pool_open_mounted(home_fd, name, ret);
