@@ -911,9 +911,12 @@ struct cove_diff_options {
 	int (*on_change)(void *arg, const struct cove_change *change);
 	void *arg;
 	bool *ret_live; /* a running box could not be frozen, and went on; may be NULL */
+	/* It is not known what the box's named workspace held when the box was made, so that was
+	 * not compared; may be NULL. */
+	bool *ret_no_workspace;
 };
-/* What is different in the second, or in the box, its copy of a host directory (at /workspace)
- * included. A running box is frozen while it is read, where this host can. */
+/* What is different in the second, or in the box, its named workspace or copy of a host directory
+ * (at /workspace) included. A running box is frozen while it is read, where this host can. */
 COVE_API int cove_diff(struct cove *cove, const struct cove_diff_options *options,
 		       struct cove_error *err);
 /* ---- housekeeping ---- */
@@ -1113,6 +1116,7 @@ struct cove_merge_options {
 	/* Each in order, before anything is done. Not 0: nothing is. May be NULL. */
 	int (*on_item)(void *arg, const struct cove_merge_item *item);
 	void *arg;
+	bool keep_workspace; /* of a fork: the box's named workspace stays as it is */
 };
 
 struct cove_merge_result {

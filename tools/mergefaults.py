@@ -1,6 +1,7 @@
 """Merges, killed or starved at every write: for tools/faults, part `merge`.
 
-back: what a box changed on its copy of a host directory comes back to it. fork: what a fork changed comes to its box.
+back: what a box changed on its copy of a host directory comes back to it. fork: what a fork changed, also in its named
+workspace, comes to its box.
 Whatever happened, saying it again (for a fork: starting the box, then saying it again) makes it whole, nothing is left
 beside it, and the store verifies.
 """
@@ -44,6 +45,9 @@ class Back:
         self.rig.cove("exec", "box", "--", "sh", "-c", CHANGE, check=True)
         self.rig.cove("stop", "box", check=True)
 
+    def remove(self):
+        self.rig.cove("rm", "-f", "box", check=True)
+
     def again(self):
         self.rig.cove("merge", "box", check=True)
         if tree(self.dir) != AFTER:
@@ -52,20 +56,27 @@ class Back:
 
 class Fork:
     title, args = "merge a fork", ["merge", "fork", "box"]
-    SHOW = "cd /tmp/p && for f in $(find . | sort); do echo $f; test -f $f -a ! -L $f && cat $f; done; true"
+    SHOW = "for top in /tmp/p /workspace; do cd $top && for f in $(find . | sort); do echo $f; " \
+           "test -f $f -a ! -L $f && cat $f; done; done; true"
+    FILL = "for top in /tmp/p /workspace; do mkdir -p $top/d; cd $top; echo 1 > a; echo 1 > d/x; done"
 
     def __init__(self, rig, broken):
         self.rig, self.broken = rig, broken
 
     def prepare(self):
-        self.rig.cove("rm", "-f", "fork", "box", check=True)
-        self.rig.cove("create", "--image", "host", "--name", "box", check=True)
-        self.rig.cove("exec", "box", "--", "sh", "-c", "mkdir -p /tmp/p/d; cd /tmp/p; echo 1 > a; echo 1 > d/x",
-                      check=True)
+        self.remove()
+        self.rig.cove("create", "--image", "host", "--name", "box", "--workspace", "work", check=True)
+        self.rig.cove("exec", "box", "--", "sh", "-c", self.FILL, check=True)
         self.rig.cove("stop", "box", check=True)
         self.rig.cove("fork", "box", "--name", "fork", check=True)
-        self.rig.cove("exec", "fork", "--", "sh", "-c", "cd /tmp/p;" + CHANGE, check=True)
+        self.rig.cove("exec", "fork", "--", "sh", "-c", f"cd /tmp/p; {CHANGE}; cd /workspace; {CHANGE}", check=True)
         self.rig.cove("stop", "fork", check=True)
+
+    def remove(self):
+        self.rig.cove("rm", "-f", "fork", "box", check=True)
+        works = self.rig.cove("workspace", "ls", "-q", check=True).stdout.decode().split()
+        if works:
+            self.rig.cove("workspace", "rm", *works, check=True)
 
     def look(self):
         self.rig.cove("start", "box", check=True)
@@ -74,7 +85,7 @@ class Fork:
         return got
 
     def again(self):
-        before, after = ".\n./a\n1\n./d\n./d/x\n1\n", ".\n./a\n1\n2\n./l\n./n\n./n/f\nn\n"
+        before, after = 2 * ".\n./a\n1\n./d\n./d/x\n1\n", 2 * ".\n./a\n1\n2\n./l\n./n\n./n/f\nn\n"
         got = self.look()
         if got not in (before, after):
             raise self.broken(f"neither whole nor absent: {got!r}")
@@ -104,5 +115,5 @@ def run(rig, report, quick, tools):
             todo = tools.moments(counts, names=[c for c in storefaults.CALLS if c != "flock"])
             tried, problems = tools.every(rig, target, todo, act, inject, quick)
             report.case(f"{case.title}, {inject.split('=')[1]}", f"at {tried} writes", problems)
-        rig.cove("rm", "-f", "box", "fork", check=True)
+        case.remove()
         shutil.rmtree(rig.base / "dir", ignore_errors=True)

@@ -164,10 +164,11 @@ static int run(struct cli *c)
 		.arg = &s,
 	};
 	struct cove_error err;
-	bool live = false;
+	bool live = false, no_workspace = false;
 	int r;
 
 	o.ret_live = &live;
+	o.ret_no_workspace = &no_workspace;
 	/* A path begins with a slash, and no name does. */
 	while (names < c->o.arg_count && c->o.args[names][0] != '/')
 		names++;
@@ -195,6 +196,8 @@ static int run(struct cli *c)
 	if (live && r == 0)
 		cli_note("the box runs and cannot be frozen here: what it wrote meanwhile may be "
 			 "missing");
+	if (no_workspace && r == 0)
+		cli_note("not compared: its named workspace; `cove diff SNAPSHOT %s` does", o.from);
 	return r < 0 ? cli_fail(c, &err) : 0;
 }
 
@@ -208,9 +211,10 @@ const struct verb verb_diff = {
 		"(added), `M path` (changed) and `D path` (removed). Times do not count, and\n"
 		"what was only touched is no change. With paths, only these and what is below.\n"
 		"\n"
-		"A box that works on a copy of a directory of yours (--workspace DIR --copy)\n"
-		"shows what it changed there as /workspace/...; --workspace shows only that,\n"
-		"and `cove merge` brings it back. A running box is frozen while it is read.\n"
+		"What is at /workspace is compared where it is a copy of a directory of yours\n"
+		"(--workspace DIR --copy) or a named workspace; of a named one and a single box\n"
+		"only where it stands on a snapshot, as a fork's does. --workspace shows only\n"
+		"that. A running box is frozen while it is read.\n"
 		"\n"
 		"--text is for reading, and for patch(1) where no terminal reads it.\n"
 		"\n"

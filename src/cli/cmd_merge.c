@@ -110,6 +110,7 @@ static int run(struct cli *c)
 				      : NULL,
 		.dry_run = c->o.dry_run,
 		.trust_dir = c->o.box.trust_dir,
+		.keep_workspace = c->o.keep_workspace,
 		.on_item = on_item,
 		.arg = &m,
 	};
@@ -169,14 +170,15 @@ const struct verb verb_merge = {
 		"directory's owner's), without set-user-ID bits.\n"
 		"\n"
 		"To a box: it is stopped for it and started again, and what it has then is what\n"
-		"it stands on. Named workspaces are not merged.\n"
+		"it stands on. What the fork changed in its copy of a named workspace comes too,\n"
+		"unless --keep-workspace; while another box has that workspace nothing does.\n"
 		"\n"
 		"Examples\n"
 		"  cove diff --text --workspace my-box && cove merge my-box\n"
 		"  cove merge my-box /workspace/src\n"
 		"  cove fork my-box --count 3 --prefix try; cove merge try-2 my-box\n",
 	.options = (const enum opt_id[]){OPT_DRY_RUN, OPT_THEIRS, OPT_OURS, OPT_MERGE_TRUST,
-					 OPTS_COMMON, OPT_END},
+					 OPT_KEEP_WORKSPACE, OPTS_COMMON, OPT_END},
 	.args = {1, -1},
 	.answers = true,
 	.run = run,

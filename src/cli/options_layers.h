@@ -8,7 +8,7 @@
 	X(STAT, "stat", 0, FLAG, stat, NULL, "how many lines were added and removed, and a sum") \
 	X(TEXT, "text", 0, FLAG, text, NULL, "what changed in files, line by line") \
 	X(WORKSPACE_ONLY, "workspace", 0, FLAG, workspace_only, NULL, \
-		"only in the box's copy of a directory of yours") \
+		"only what is at /workspace") \
 	X(PULL_NAME, "name", 0, TEXT, image_name, "NAME", \
 		"what to call the image; default: as it was typed, without :latest") \
 	X(PLATFORM, "platform", 0, TEXT, platform, "OS/ARCH[/VARIANT]", \

@@ -4,7 +4,7 @@
 /* clang-format off */
 #define OPTIONS_SYSTEM(X) \
 	X(DRY_RUN, "dry-run", 'n', FLAG, dry_run, NULL, \
-		"say what would be removed, remove nothing") \
+		"say what would be done, do nothing") \
 	X(PRUNE_ALL, "all", 'a', FLAG, all, NULL, \
 		"also images that no box uses, what is premade, and the build cache") \
 	X(PRUNE_BOXES, "boxes", 0, FLAG, boxes, NULL, "also boxes that do not run") \

@@ -319,6 +319,13 @@ static int copy_box(struct commit *c, const struct commit_options *o, struct err
 
 /* ---- all of it ---- */
 
+uint64_t commit_time_ms(const struct commit *c)
+{
+	uint64_t now = clock_wall_ms(), made = c->record.spec.created_ms;
+
+	return now > made ? now : made + 1;
+}
+
 static int finish_tree(struct commit *c, struct commit_tree *t, struct err *e)
 {
 	const struct copy_counts *n = &t->copy.counts;
@@ -326,7 +333,7 @@ static int finish_tree(struct commit *c, struct commit_tree *t, struct err *e)
 
 	if (!t->is_there)
 		return 0;
-	t->meta = (struct layer_meta){.kind = LAYER_SNAPSHOT, .created_ms = clock_wall_ms()};
+	t->meta = (struct layer_meta){.kind = LAYER_SNAPSHOT, .created_ms = commit_time_ms(c)};
 	if (t->on_pool)
 		return 0;
 	fd_close(&t->links_fd);

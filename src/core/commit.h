@@ -55,6 +55,9 @@ int commit_lock(struct cove *cove, const char *box, int box_fd, int *ret_fd, str
 int commit_begin(struct commit *c, struct cove *cove, const char *box,
 		 const struct commit_options *o, struct err *e);
 int commit_place(struct commit *c, struct err *e);
+/* When a layer above what the box was made on is made: later than the box, whatever the clock says.
+ * By that a fork's own layers differ from those that it began with. */
+uint64_t commit_time_ms(const struct commit *c);
 void commit_done(struct commit *c);
 
 /* Before commit_place: the box's own layer, also where it is empty, is one of an image and named

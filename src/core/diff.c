@@ -4,7 +4,7 @@
  * How it works: both are opened as stacks of layers (trees.h), a running box is frozen, and a
  * confined child (reader.h) compares them (storage/diff.h) and sends what it finds, with text diffs
  * where they are asked for. There are up to two parts: the box's tree and, where both sides have
- * one, their copies of a host directory, at /workspace.
+ * one, what is at /workspace: their named workspaces, or their copies of a host directory.
  */
 #include "storage/diff.h"
 #include "base/fd.h"
@@ -288,46 +288,9 @@ static int on_frame(void *arg, uint8_t type, const uint8_t *data, size_t len, st
 
 /* ---- the parts ---- */
 
-/* What of the caller's paths is in a part; *ret_none: there are some, and nothing of it. */
-static int choose_paths(struct diff_part *p, const char *const *paths, bool *ret_none,
-			struct err *e)
-{
-	char top[sizeof(WORKSPACE_DST) + 1], normal[BOX_PATH_MAX];
-
-	*ret_none = paths && paths[0];
-	if (!*ret_none)
-		return 0;
-	snprintf(top, sizeof(top), "/%s", p->prefix);
-	p->only = calloc(DIFF_PATHS_MAX, sizeof(*p->only));
-	if (!p->only)
-		return err_errno(e, ENOMEM, "keep the paths");
-	for (size_t i = 0; paths[i]; i++) {
-		const char *rest = NULL;
-
-		if (i == DIFF_PATHS_MAX)
-			return err_set(e, ERR_LIMIT, E2BIG, "more than %u paths", DIFF_PATHS_MAX);
-		if (paths[i][0] != '/' || !path_normalize(normal, sizeof(normal), paths[i]))
-			return err_set(e, ERR_INVALID, EINVAL,
-				       "'%.100s' is not an absolute path of the box", paths[i]);
-		if (path_is_within(top, normal))
-			rest = "";
-		else if (path_is_within(normal, top))
-			rest = normal + strlen(top) + (top[1] != 0);
-		if (!rest)
-			continue;
-		*ret_none = false;
-		p->only[p->only_count] = strdup(rest);
-		if (!p->only[p->only_count++])
-			return err_errno(e, ENOMEM, "keep the paths");
-	}
-	return 0;
-}
-
 static void free_paths(struct diff_part *p)
 {
-	for (size_t i = 0; p->only && i < p->only_count; i++)
-		free((void *)(uintptr_t)p->only[i]);
-	free(p->only);
+	core_tree_paths_free(p->only, p->only_count);
 	p->only = NULL;
 	p->only_count = 0;
 }
@@ -340,7 +303,7 @@ static int add_part(struct core_diff *d, struct stack before, struct stack after
 	int r;
 
 	*p = (struct diff_part){.before = before, .after = after, .prefix = prefix};
-	r = choose_paths(p, d->o->paths, &none, e);
+	r = core_tree_paths(d->o->paths, prefix, &p->only, &p->only_count, &none, e);
 	if (r < 0 || none)
 		free_paths(p);
 	else
@@ -355,20 +318,37 @@ static struct stack copy_of(const struct core_tree *t, bool base)
 	return (struct stack){.layers = t->copy + skip, .count = t->copy_count - skip};
 }
 
+/* A named workspace, where it is known what to compare it with. */
+static bool has_named(const struct core_diff *d)
+{
+	const struct core_tree_work *from = &d->trees[0].work, *to = &d->trees[1].work;
+	bool has = to->is_there && (d->o->to ? from->is_there : to->has_base);
+
+	if (to->is_there && !has && !d->o->to && d->o->ret_no_workspace)
+		*d->o->ret_no_workspace = true;
+	return has;
+}
+
 /* from is opened twice where it is compared with itself: the second is the box as it is. */
 static int choose_parts(struct core_diff *d, struct err *e)
 {
 	const struct core_tree *from = &d->trees[0], *to = &d->trees[1];
 	bool alone = !d->o->to;
 	bool has_copy = to->copy_count > 0 && (alone || from->copy_count > 0);
+	bool has_work = has_named(d);
 	int r = 0;
 
 	if (alone && to->kind != TREE_BOX)
 		return err_set(e, ERR_INVALID, EINVAL,
 			       "'%.100s' is not a box: say what to compare it with", to->name);
-	if (d->o->workspace && !has_copy)
+	if (d->o->workspace && !has_copy && !has_work)
 		return err_set(e, ERR_INVALID, EINVAL,
-			       "'%.100s' has no copy of a host directory (--workspace DIR --copy)",
+			       to->work.is_there && alone
+				       ? "it is not known what the workspace of '%.60s' held when "
+					 "the box was made: compare it with a snapshot"
+				       : "'%.60s' has no workspace that can be compared: a named "
+					 "one, or a copy of a host directory (--workspace DIR "
+					 "--copy)",
 			       to->name);
 	if (!d->o->workspace)
 		r = add_part(d, alone ? core_tree_base(to) : core_tree_whole(from),
@@ -376,6 +356,9 @@ static int choose_parts(struct core_diff *d, struct err *e)
 	if (r == 0 && has_copy)
 		r = add_part(d, copy_of(alone ? to : from, alone), copy_of(to, false),
 			     &WORKSPACE_DST[1], e);
+	else if (r == 0 && has_work)
+		r = add_part(d, alone ? core_tree_work_base(to) : core_tree_work_whole(from),
+			     core_tree_work_whole(to), &WORKSPACE_DST[1], e);
 	return r;
 }
 
@@ -402,6 +385,8 @@ static int open_trees(struct cove *cove, struct core_diff *d, struct err *e)
 
 	if (r == 0)
 		r = core_tree_open(cove, d->o->to ? d->o->to : d->o->from, &d->trees[1], e);
+	for (int i = 0; i < 2 && r == 0; i++)
+		r = core_tree_open_workspace(cove, &d->trees[i], e);
 	for (int i = 0; i < 2 && r >= 0; i++) {
 		r = core_tree_hold(cove, &d->trees[i], e);
 		if (r > 0 && d->o->ret_live)

@@ -12,6 +12,7 @@
 #include "base/str.h"
 #include "core/life.h"
 #include "core/snapshot.h"
+#include "store/layer.h"
 #include "store/workspace.h"
 
 #include <errno.h>
@@ -66,9 +67,26 @@ static int find_source(struct cove *cove, const char *source, bool no_freeze, st
 
 /* ---- one fork ---- */
 
+/* Not before the layers that it begins with, whatever the clock says; see commit_time_ms. */
+static uint64_t fork_time_ms(struct cove *cove, const struct snapshot *sn)
+{
+	const char *const tops[] = {sn->layer_count ? sn->layers[sn->layer_count - 1] : NULL,
+				    sn->workspace_layer_count
+					    ? sn->workspace_layers[sn->workspace_layer_count - 1]
+					    : NULL};
+	uint64_t at = clock_wall_ms();
+	struct layer_meta meta;
+
+	for (size_t i = 0; i < sizeof(tops) / sizeof(tops[0]); i++)
+		if (tops[i] && layer_read(&cove->state, tops[i], &meta) == 0 &&
+		    meta.created_ms > at)
+			at = meta.created_ms;
+	return at;
+}
+
 /* What it is, from the snapshot's spec. All texts are of *sn, *text or *s. */
-static int fork_spec(const struct snapshot *sn, const char *name, struct core_spec *s, char **text,
-		     struct err *e)
+static int fork_spec(struct cove *cove, const struct snapshot *sn, const char *name,
+		     struct core_spec *s, char **text, struct err *e)
 {
 	struct spec *spec = &s->spec;
 	int r = snapshot_spec(sn, spec, text, e);
@@ -79,7 +97,7 @@ static int fork_spec(const struct snapshot *sn, const char *name, struct core_sp
 	spec->name = s->name;
 	spec->session = NULL;
 	spec->one_shot = false;
-	spec->created_ms = clock_wall_ms();
+	spec->created_ms = fork_time_ms(cove, sn);
 	spec->from = sn->id;
 	spec->renew = true;
 	spec->layer_count = sn->layer_count;
@@ -119,7 +137,7 @@ static int fork_one(struct cove *cove, const struct snapshot *sn, const char *na
 	autofree char *text = NULL;
 	struct core_conn *conn = NULL;
 	bool made_workspace = false;
-	int r = s ? fork_spec(sn, name, s, &text, e) : err_errno(e, ENOMEM, "make a fork");
+	int r = s ? fork_spec(cove, sn, name, s, &text, e) : err_errno(e, ENOMEM, "make a fork");
 
 	if (!s)
 		return r;

@@ -25,11 +25,5 @@ int merge_say(struct merge *m, enum cove_merge_state state, enum cove_change_kin
 /* May it go on to do something? */
 bool merge_may_act(const struct merge *m);
 
-/* The paths that are asked for, as seen from `top` ("" or "/workspace"); NULL: all. Free with
- * merge_paths_free. */
-int merge_paths(const char *const *paths, const char *top, const char ***ret, size_t *ret_count,
-		struct err *e);
-void merge_paths_free(const char **paths, size_t count);
-
 int merge_back(struct merge *m, struct err *e);
 int merge_fork(struct merge *m, struct err *e);

@@ -512,6 +512,7 @@ static int compare(struct back *b, struct err *e)
 
 static int merge_with(struct back *b, struct err *e)
 {
+	bool none = false;
 	int r = open_box(b, e);
 
 	if (r == 0)
@@ -519,7 +520,12 @@ static int merge_with(struct back *b, struct err *e)
 	if (r == 0)
 		r = finish_earlier(b, e);
 	if (r == 0)
-		r = merge_paths(b->m->o->paths, WORKSPACE_DST, &b->only, &b->only_count, e);
+		r = core_tree_paths(b->m->o->paths, &WORKSPACE_DST[1], &b->only, &b->only_count,
+				    &none, e);
+	if (r == 0 && none)
+		r = err_set(e, ERR_INVALID, EINVAL,
+			    "'%.100s' is not in what is merged: " WORKSPACE_DST "/...",
+			    b->m->o->paths[0]);
 	if (r < 0 || b->tree.copy_count < 2) /* it wrote nothing there */
 		return r;
 	r = compare(b, e);
@@ -554,7 +560,7 @@ int merge_back(struct merge *m, struct err *e)
 	fd_close(&b->file_fd);
 	fd_close(&b->dir_fd);
 	core_tree_done(&b->tree);
-	merge_paths_free(b->only, b->only_count);
+	core_tree_paths_free(b->only, b->only_count);
 	free(b);
 	return r;
 }

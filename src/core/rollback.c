@@ -75,12 +75,22 @@ static int find_sharer(struct cove *cove, const struct spec *spec, char ret[BOX_
 	return r;
 }
 
+int rollback_check_workspace(struct cove *cove, const struct spec *spec, struct err *e)
+{
+	char other[BOX_NAME_MAX + 1];
+	int r = find_sharer(cove, spec, other, e);
+
+	if (r > 0)
+		return err_set(e, ERR_CONFLICT, EBUSY,
+			       "box '%s' has the workspace '%s' too: remove it first, or "
+			       "--keep-workspace",
+			       other, spec->workspace);
+	return r;
+}
+
 static int check(struct cove *cove, const struct spec *spec, const struct snapshot *sn,
 		 const struct cove_rollback_options *o, struct err *e)
 {
-	char other[BOX_NAME_MAX + 1];
-	int r;
-
 	if (!o->foreign && !is_of_lineage(cove, spec, sn))
 		return err_set(e, ERR_CONFLICT, EINVAL,
 			       "snapshot '%s' is of box '%s', which '%s' does not come from: "
@@ -97,13 +107,7 @@ static int check(struct cove *cove, const struct spec *spec, const struct snapsh
 			       spec->name);
 	if (!spec->workspace || o->keep_workspace)
 		return 0;
-	r = find_sharer(cove, spec, other, e);
-	if (r > 0)
-		return err_set(e, ERR_CONFLICT, EBUSY,
-			       "box '%s' has the workspace '%s' too: remove it first, or "
-			       "--keep-workspace",
-			       other, spec->workspace);
-	return r;
+	return rollback_check_workspace(cove, spec, e);
 }
 
 /* ---- doing it ---- */

@@ -10,23 +10,37 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { OPEN_DIR = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC };
 
-static void add_layer(struct core_tree *t, int fd)
+/* A list of SPEC_LAYER_MAX + 1, and how many it has. */
+struct layer_list {
+	struct stack_layer *layers;
+	size_t *count;
+	const char *name; /* of what they are */
+};
+
+static struct layer_list own_list(struct core_tree *t)
 {
-	t->layers[t->count++] = (struct stack_layer){.fd = fd};
+	return (struct layer_list){t->layers, &t->count, t->name};
+}
+
+static void add_layer(struct layer_list to, int fd)
+{
+	to.layers[(*to.count)++] = (struct stack_layer){.fd = fd};
 }
 
 /* ids: bottom first. */
-static int add_layers(struct cove *cove, struct core_tree *t, const char *const *ids, size_t count,
+static int add_layers(struct cove *cove, struct layer_list to, const char *const *ids, size_t count,
 		      struct err *e)
 {
 	char path[BOX_PATH_MAX];
 
-	if (t->count + count > sizeof(t->layers) / sizeof(t->layers[0]))
-		return err_set(e, ERR_LIMIT, E2BIG, "'%s' has more than %u layers", t->name,
+	if (*to.count + count > SPEC_LAYER_MAX + 1)
+		return err_set(e, ERR_LIMIT, E2BIG, "'%s' has more than %u layers", to.name,
 			       SPEC_LAYER_MAX);
 	for (size_t i = count; i > 0; i--) {
 		int r = layer_root(&cove->state, ids[i - 1], path, sizeof(path));
@@ -37,10 +51,10 @@ static int add_layers(struct cove *cove, struct core_tree *t, const char *const 
 				e, ERR_DAMAGED, ENOENT,
 				"a layer of '%s' is gone (%.12s): 'cove system verify' tells "
 				"what else is",
-				t->name, ids[i - 1]);
+				to.name, ids[i - 1]);
 		if (fd < 0)
 			return err_errno(e, r < 0 ? -r : errno, "open layer '%.12s'", ids[i - 1]);
-		add_layer(t, fd);
+		add_layer(to, fd);
 	}
 	return 0;
 }
@@ -60,7 +74,7 @@ static int open_image(struct cove *cove, const char *name, struct core_tree *t, 
 		r = err_set(e, ERR_INVALID, EINVAL,
 			    "image 'host' is this machine itself: there is nothing to compare");
 	if (r == 0)
-		r = add_layers(cove, t, im.layers, im.layer_count, e);
+		r = add_layers(cove, own_list(t), im.layers, im.layer_count, e);
 	image_done(&im);
 	return r;
 }
@@ -74,7 +88,7 @@ static int open_snapshot(struct cove *cove, const char *name, struct core_tree *
 
 	t->kind = TREE_SNAPSHOT;
 	if (r == 0)
-		r = add_layers(cove, t, sn.layers, sn.layer_count, e);
+		r = add_layers(cove, own_list(t), sn.layers, sn.layer_count, e);
 	snapshot_done(&sn);
 	return r;
 }
@@ -96,7 +110,7 @@ static int add_by_name(struct cove *cove, struct core_tree *t, struct err *e)
 	if (r == 0 && im.is_host)
 		r = image_host_prepare(&cove->state, &cove->ids, &im, e);
 	if (r == 0)
-		r = add_layers(cove, t, im.layers, im.layer_count, e);
+		r = add_layers(cove, own_list(t), im.layers, im.layer_count, e);
 	image_done(&im);
 	return r;
 }
@@ -180,15 +194,60 @@ static int open_box(struct cove *cove, const char *name, struct core_tree *t, st
 	if (r < 0)
 		return r;
 	if (fd >= 0)
-		add_layer(t, fd);
+		add_layer(own_list(t), fd);
 	t->has_own = fd >= 0;
-	r = add_layers(cove, t, t->record.spec.layers, t->record.spec.layer_count, e);
+	r = add_layers(cove, own_list(t), t->record.spec.layers, t->record.spec.layer_count, e);
 	if (r == 0 && (t->record.spec.layer_count == 0 || is_of_host(&t->record.spec)))
 		r = add_by_name(cove, t, e);
 	if (r == 0 && t->record.spec.workspace_copy)
 		r = open_copy(t, own, e);
 	return r;
 }
+
+/* ---- named workspaces ---- */
+
+static struct layer_list work_list(struct core_tree *t)
+{
+	return (struct layer_list){t->work.layers, &t->work.count, t->name};
+}
+
+static int open_kept_workspace(struct cove *cove, struct core_tree *t, struct err *e)
+{
+	struct snapshot sn = {0};
+	int r = snapshot_find(&cove->state, t->name, &sn, e);
+
+	if (r == 0)
+		r = add_layers(cove, work_list(t), sn.workspace_layers, sn.workspace_layer_count,
+			       e);
+	t->work.is_there = r == 0 && sn.workspace;
+	snapshot_done(&sn);
+	return r;
+}
+
+int core_tree_open_workspace(struct cove *cove, struct core_tree *t, struct err *e)
+{
+	struct core_tree_work *w = &t->work;
+	struct workspace_tree tree;
+	int r;
+
+	if (t->kind == TREE_SNAPSHOT)
+		return open_kept_workspace(cove, t, e);
+	if (t->kind != TREE_BOX || !t->record.spec.workspace)
+		return 0;
+	r = workspace_tree_open(&cove->state, t->record.spec.workspace, &cove->ids, &tree, e);
+	if (r < 0)
+		return r;
+	w->is_there = true;
+	w->has_base = tree.stack.layers;
+	w->has_own = tree.fd >= 0;
+	w->volume = tree.volume;
+	w->ids = tree.stack;
+	if (tree.fd >= 0)
+		add_layer(work_list(t), tree.fd);
+	return add_layers(cove, work_list(t), (const char *const *)w->ids.layers, w->ids.count, e);
+}
+
+/* ---- by name ---- */
 
 /* What a name can mean, in this order. */
 static const struct {
@@ -236,7 +295,11 @@ void core_tree_done(struct core_tree *t)
 		fd_close(&t->layers[i].fd);
 	for (size_t i = 0; i < t->copy_count; i++)
 		fd_close(&t->copy[i].fd);
-	t->count = t->copy_count = 0;
+	for (size_t i = 0; i < t->work.count; i++)
+		fd_close(&t->work.layers[i].fd);
+	t->count = t->copy_count = t->work.count = 0;
+	workspace_stack_done(&t->work.ids);
+	volume_done(&t->work.volume);
 	volume_done(&t->volume);
 	fd_close(&t->box_fd);
 	if (t->has_record)
@@ -287,4 +350,66 @@ struct stack core_tree_whole(const struct core_tree *t)
 struct stack core_tree_base(const struct core_tree *t)
 {
 	return (struct stack){.layers = t->layers + t->has_own, .count = t->count - t->has_own};
+}
+
+struct stack core_tree_work_whole(const struct core_tree *t)
+{
+	return (struct stack){.layers = t->work.layers, .count = t->work.count};
+}
+
+struct stack core_tree_work_base(const struct core_tree *t)
+{
+	return (struct stack){.layers = t->work.layers + t->work.has_own,
+			      .count = t->work.count - t->work.has_own};
+}
+
+/* ---- paths in it ---- */
+
+/* What of the path is at top ("/", "/workspace"): "" is all of it, NULL nothing. */
+static const char *rest_of(const char *path, const char *top)
+{
+	if (path_is_within(top, path))
+		return "";
+	return path_is_within(path, top) ? path + strlen(top) + (top[1] != 0) : NULL;
+}
+
+int core_tree_paths(const char *const *paths, const char *prefix, const char ***ret,
+		    size_t *ret_count, bool *ret_none, struct err *e)
+{
+	char top[sizeof(WORKSPACE_DST) + 1], normal[BOX_PATH_MAX];
+	const char **list;
+
+	*ret = NULL;
+	*ret_count = 0;
+	*ret_none = paths && paths[0];
+	if (!*ret_none)
+		return 0;
+	snprintf(top, sizeof(top), "/%s", prefix);
+	*ret = list = calloc(DIFF_PATHS_MAX, sizeof(*list));
+	if (!list)
+		return err_errno(e, ENOMEM, "keep the paths");
+	for (size_t i = 0; paths[i]; i++) {
+		const char *rest;
+
+		if (i == DIFF_PATHS_MAX)
+			return err_set(e, ERR_LIMIT, E2BIG, "more than %u paths", DIFF_PATHS_MAX);
+		if (paths[i][0] != '/' || !path_normalize(normal, sizeof(normal), paths[i]))
+			return err_set(e, ERR_INVALID, EINVAL,
+				       "'%.100s' is not an absolute path of the box", paths[i]);
+		rest = rest_of(normal, top);
+		if (!rest)
+			continue;
+		*ret_none = false;
+		list[*ret_count] = strdup(rest);
+		if (!list[(*ret_count)++])
+			return err_errno(e, ENOMEM, "keep the paths");
+	}
+	return 0;
+}
+
+void core_tree_paths_free(const char **paths, size_t count)
+{
+	for (size_t i = 0; paths && i < count; i++)
+		free((void *)(uintptr_t)paths[i]);
+	free(paths);
 }

@@ -12,6 +12,7 @@
 #include "storage/graft.h"
 
 #include "base/fd.h"
+#include "base/inodes.h"
 #include "base/path.h"
 #include "base/str.h"
 
@@ -31,6 +32,8 @@ struct grafting {
 	bool has_conflict;
 	char gone[STACK_PATH_MAX + 1]; /* a directory that goes: what is below went with it */
 	bool has_gone;
+	struct inodes linked; /* files with several names, and where in the layer each is */
+	uint64_t written;
 	char *bytes; /* owned */
 };
 
@@ -97,6 +100,20 @@ static int make_dir(struct grafting *g, int parent, const char *name, const stru
 	return to < 0 ? to : copy_meta(g, from, to, &e->st);
 }
 
+/* The layer's own root is what that of ours is, if there is any: what a box writes above it takes
+ * owner and mode from that. */
+static int set_root(struct grafting *g)
+{
+	const struct stack *s = g->job->ours;
+	struct stack_entry e;
+	int r = stack_find(s, "", &e);
+	autoclose int from = r < 0 ? -1 : open_dir(s, &e, "");
+
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	return from < 0 ? from : copy_meta(g, from, g->job->layer_fd, &e.st);
+}
+
 /* As ours has it; where ours has none, as theirs. */
 static int make_on_way(struct grafting *g, int parent, const char *name, const char *path)
 {
@@ -152,6 +169,9 @@ static int copy_part(struct grafting *g, int from, int to, off_t at, off_t end)
 			continue;
 		if (n <= 0)
 			return n < 0 ? -errno : -ESTALE;
+		g->written += (uint64_t)n;
+		if (g->job->bytes_max && g->written > g->job->bytes_max)
+			return -EDQUOT;
 		while (done < n) {
 			ssize_t put = pwrite(to, g->bytes + done, (size_t)(n - done), at + done);
 
@@ -179,12 +199,29 @@ static int copy_bytes(struct grafting *g, int from, int to, off_t size)
 	return r;
 }
 
+/* Another name of a file that the layer has already. -ENOENT: it has it not, or the kernel cannot
+ * link across directories here (Landlock before ABI 2). */
+static int put_name(struct grafting *g, int parent, const char *name, const struct stack_entry *e)
+{
+	const char *first =
+		e->st.st_nlink > 1 ? inodes_find(&g->linked, e->st.st_dev, e->st.st_ino) : NULL;
+
+	if (!first)
+		return -ENOENT;
+	if (linkat(g->job->layer_fd, first, parent, name, 0) == 0)
+		return 0;
+	return errno == EXDEV || errno == EMLINK || errno == ENAMETOOLONG ? -ENOENT : -errno;
+}
+
 static int put_file(struct grafting *g, int parent, const char *name, const char *path,
 		    const struct stack_entry *e)
 {
-	autoclose int from = stack_open_file(g->job->theirs, e, path), to = -1;
-	int r;
+	autoclose int from = -1, to = -1;
+	int r = put_name(g, parent, name, e);
 
+	if (r != -ENOENT)
+		return r;
+	from = stack_open_file(g->job->theirs, e, path);
 	if (from < 0)
 		return from;
 	to = fd_openat2(parent, name, O_CREAT | O_EXCL | O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0600,
@@ -192,7 +229,12 @@ static int put_file(struct grafting *g, int parent, const char *name, const char
 	if (to < 0)
 		return to;
 	r = copy_bytes(g, from, to, e->st.st_size);
-	return r < 0 ? r : copy_meta(g, from, to, &e->st);
+	if (r == 0)
+		r = copy_meta(g, from, to, &e->st);
+	/* One that does not fit any more is a file of its own, which bytes_max bounds. */
+	if (r == 0 && e->st.st_nlink > 1 && !inodes_find(&g->linked, e->st.st_dev, e->st.st_ino))
+		r = inodes_add(&g->linked, e->st.st_dev, e->st.st_ino, path);
+	return r == -ENOSPC ? 0 : r;
 }
 
 static int put_link(struct grafting *g, int parent, const char *name, const char *path,
@@ -404,8 +446,20 @@ int graft(const struct graft_job *job, struct err *e)
 					.only_count = job->only_count,
 					.on_change = on_change,
 					.arg = &arg};
-	int r = g.bytes ? diff_trees(&differ, e) : err_errno(e, ENOMEM, "merge");
+	int r = g.bytes ? 0 : err_errno(e, ENOMEM, "merge");
 
+	if (r == 0 && job->layer_fd >= 0) {
+		r = set_root(&g);
+		if (r < 0)
+			r = err_errno(e, -r, "make the layer");
+	}
+	if (r == 0)
+		r = diff_trees(&differ, e);
+	if (r == -EDQUOT && job->bytes_max && g.written > job->bytes_max)
+		r = err_set(e, ERR_LIMIT, EDQUOT,
+			    "what is to be merged holds more than the fork's disk does (--disk): "
+			    "many names of one file, each of which would become a file");
+	inodes_done(&g.linked);
 	free(g.bytes);
 	return r;
 }

@@ -30,6 +30,9 @@ struct graft_job {
 	/* The layer's root, empty; -1: nothing is written. After a conflict nothing is, either, and
 	 * what is there is of no use. */
 	int layer_fd;
+	/* That its files may hold in all; a file that has several names is written once, up to a
+	 * number of such files. 0: no bound. */
+	uint64_t bytes_max;
 	/* In order. -errno ends it. */
 	int (*on_item)(void *arg, const struct graft_item *item);
 	void *arg;

@@ -70,7 +70,7 @@ int rollback_read(int box_fd, struct rollback *ret, struct err *e)
 		while ((r = lines_next(&lines, &key, &value)) > 0 && take_line(ret, key, value))
 			;
 	}
-	if (r == 0 && ret->token && ret->from)
+	if (r == 0 && ret->token)
 		return 1;
 	rollback_done(ret);
 	return err_set(e, ERR_DAMAGED, r < 0 ? -r : EBADMSG,
@@ -87,7 +87,7 @@ int rollback_write(int box_fd, const struct rollback *rb, struct err *e)
 	r = lines_begin_sum(&b);
 	if (r == 0)
 		r = lines_put(&b, "token", rb->token);
-	if (r == 0)
+	if (r == 0 && rb->from)
 		r = lines_put(&b, "from", rb->from);
 	if (r == 0 && rb->workspace)
 		r = lines_put(&b, "workspace", rb->workspace);

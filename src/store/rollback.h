@@ -17,7 +17,7 @@ struct refs;
 
 struct rollback {
 	const char *token;     /* of this one, for what must be done once */
-	const char *from;      /* id of the snapshot */
+	const char *from;      /* id of the snapshot; NULL: none */
 	const char *workspace; /* that is rolled back, too; or NULL */
 	const char *layers[SPEC_LAYER_MAX];
 	size_t layer_count;

@@ -291,9 +291,8 @@ def test_each_box_is_asked_once(new_home, tmp):
     cove = new_home()
     boxes = [cove("create").ok().text.strip() for _ in range(6)]
     trace = tmp / "trace"
-    env = {**cove.env, "ASAN_OPTIONS": cove.env.get("ASAN_OPTIONS", "") + ":detect_leaks=0"}
-    subprocess.run(["strace", "-o", trace, "-e", "trace=openat,fcntl", *cove.argv(["inspect", boxes[0]])], env=env,
-                   check=True, capture_output=True, timeout=DEADLINE)
+    subprocess.run(["strace", "-o", trace, "-e", "trace=openat,fcntl", *cove.argv(["inspect", boxes[0]])],
+                   env=cove.env_of_traced(), check=True, capture_output=True, timeout=DEADLINE)
     text = trace.read_text()
     assert sum("OFD_GETLK" in line for line in text.splitlines()) <= len(boxes) + 2
     for name in boxes[1:]:

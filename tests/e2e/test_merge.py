@@ -1,8 +1,6 @@
 """cove merge: what a box changed on its copy of a host directory comes back, reviewed, whole or not at all."""
 import os
-import shutil
 import stat
-import subprocess
 
 import pytest
 
@@ -201,32 +199,3 @@ def test_files_are_the_directorys_owners(cove, work):
     for path in ("a.txt", "new", "new/deep/f", "link", "dir"):
         st = (work / path).lstat()
         assert (st.st_uid, st.st_gid) == (12345, 54321), path
-
-
-def traced(cove, call, when, *args):
-    """The program, killed at its n-th call of this name."""
-    if cove.is_sanitized():
-        pytest.skip("a sanitized program cannot be traced")
-    return subprocess.run(["strace", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={call}", "-e",
-                           f"inject={call}:signal=SIGKILL:when={when}", *cove.argv(args)], env=cove.env,
-                          capture_output=True, timeout=120)
-
-
-@pytest.mark.parametrize("call", ["renameat", "mkdirat", "unlinkat"])
-def test_killed_at_any_moment_it_is_whole_or_absent(cove, work, tmp, call):
-    before = tree(work)
-    shutil.copytree(work, tmp / "keep", symlinks=True)
-    for when in (1, 2, 3, 5, 8, 13, 21, 34, 55):
-        name = make(cove, work, CHANGE)
-        done = traced(cove, call, when, "merge", name)
-        if done.returncode not in (0, 137, -9):
-            pytest.skip("strace does not work here")
-        killed = done.returncode != 0
-        cove("merge", name).ok()
-        assert tree(work) == CHANGED, (call, when)
-        cove("rm", "-f", name).ok()
-        if not killed:
-            break
-        remove_tree(work)
-        shutil.copytree(tmp / "keep", work, symlinks=True)
-        assert tree(work) == before

@@ -1,10 +1,10 @@
 """cove merge FORK BOX: try several ways in forks, keep one."""
 import json
-import subprocess
 
 import pytest
 
 from conftest import lacks, needs_base
+from test_snapshots import kept  # noqa: F401  a fixture
 
 
 def sh(cove, box, script, user=None):
@@ -118,22 +118,95 @@ def test_what_cannot_be_merged(cove, box):
     cove.fails("invalid", "merge", "host", box)
 
 
-@pytest.mark.parametrize("call", ["renameat", "unlinkat", "fsync"])
-def test_killed_at_any_moment_it_is_whole_or_absent(cove, box, call):
-    """Before the box's file says what it is to become nothing has happened; after it the next start finishes."""
-    if cove.is_sanitized():
-        pytest.skip("a sanitized program cannot be traced")
-    one = fork(cove, box, "cd /tmp/p; echo 2 >> a; rm -r d; echo n > n")
-    before, after = "./a:1\n./b:1\n./d/x:1\n./d/y:1\n", "./a:1\n./a:2\n./b:1\n./n:n\n"
-    for when in (1, 2, 3, 4, 5, 6, 8, 11, 15):
-        done = subprocess.run(["strace", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={call}", "-e",
-                               f"inject={call}:signal=SIGKILL:when={when}", *cove.argv(["merge", one, box])],
-                              env=cove.env, capture_output=True, timeout=120)
-        if done.returncode not in (0, 137, -9):
-            pytest.skip("strace does not work here")
-        cove("start", box).ok()
-        assert sh(cove, box, SHOW) in (before, after), (call, when)
-        cove("stop", box).ok()
-    cove("merge", one, box).ok()
+# ---- named workspaces ----
+
+@pytest.fixture
+def shop(cove, kept):
+    """A stopped box with files in a workspace of its own."""
+    name = cove("create", "--workspace", "shop").ok().text.strip()
+    sh(cove, name, "cd /workspace; mkdir d; echo 1 > a; echo 1 > b; echo 1 > d/x")
+    cove("stop", name).ok()
+    return name
+
+
+def files(cove, box):
     cove("start", box).ok()
-    assert sh(cove, box, SHOW) == after
+    shown = sh(cove, box, "cd /workspace && find . -type f | sort | xargs grep -H .")
+    cove("stop", box).ok()
+    return shown
+
+
+def test_a_named_workspace_is_compared_and_merged(cove, shop):
+    one = fork(cove, shop, "cd /workspace; echo 2 >> a; rm -r d; echo n > n; echo mine > ~/own", stop=False)
+    there = cove("diff", "--workspace", one).ok().text
+    assert there == "M /workspace/a\nD /workspace/d\nD /workspace/d/x\nA /workspace/n\n"
+    assert cove("diff", one).ok().text == "A /home/user/own\n" + there
+    assert cove("merge", one, shop).ok().text == "A /home/user/own\n" + there
+    assert files(cove, shop) == "./a:1\n./a:2\n./b:1\n./n:n\n"
+    cove("start", shop).ok()
+    assert sh(cove, shop, "cat ~/own; touch /workspace/still-mine && echo yes") == "mine\nyes\n"
+
+
+def test_of_a_workspace_only_what_is_asked_for(cove, shop):
+    one = fork(cove, shop, "cd /workspace; echo 2 >> a; echo n > n; echo mine > ~/own", stop=False)
+    assert cove("merge", "--keep-workspace", one, shop).ok().text == "A /home/user/own\n"
+    assert cove("merge", one, shop, "/workspace/n").ok().text == "A /workspace/n\n"
+    assert files(cove, shop) == "./a:1\n./b:1\n./d/x:1\n./n:n\n"
+
+
+def test_conflicts_in_a_workspace(cove, shop):
+    one = fork(cove, shop, "cd /workspace; echo fork >> a; echo f > b", stop=False)
+    cove("start", shop).ok()
+    sh(cove, shop, "cd /workspace; echo box >> a")
+    cove("stop", shop).ok()
+    done = cove("merge", "--json", one, shop)
+    assert done.rc == 1 and [c["path"] for c in done.json["changes"] if c["state"] == "conflict"] == ["/workspace/a"]
+    assert files(cove, shop) == "./a:1\n./a:box\n./b:1\n./d/x:1\n"
+    cove("merge", "--ours", one, shop).ok()
+    assert files(cove, shop) == "./a:1\n./a:box\n./b:f\n./d/x:1\n"
+
+
+def test_a_workspace_that_another_box_has_is_not_merged_into(cove, shop):
+    one = fork(cove, shop, "echo 2 >> /workspace/a; echo mine > ~/own", stop=False)
+    cove("create", "--workspace", "shop", "--name", "other").ok()
+    cove("stop", "other").ok()
+    cove.fails("conflict", "merge", one, shop)
+    assert cove("merge", "--keep-workspace", one, shop).ok().text == "A /home/user/own\n"
+    cove("rm", "other").ok()
+    assert cove("merge", one, shop).ok().text == "M /workspace/a\n"
+
+
+def test_a_workspace_without_a_beginning_is_said_to_be_left_out(cove, shop):
+    other = cove("create", "--workspace", "else").ok().text.strip()
+    sh(cove, other, "echo 1 > /workspace/q; echo mine > ~/own")
+    cove("stop", other).ok()
+    assert "workspace" in cove("diff", other).ok().errors
+    cove.fails("invalid", "diff", "--workspace", other)
+    done = cove("merge", "--json", other, shop).ok().json
+    assert [(c["path"], c["state"]) for c in done["changes"]] == [
+        ("/workspace", "left_out"), ("/home/user/own", "taken")]
+
+
+def test_a_workspace_is_compared_with_snapshots_of_it(cove, shop):
+    cove("snapshot", "create", shop, "before").ok()
+    cove("start", shop).ok()
+    sh(cove, shop, "cd /workspace; echo 2 >> a; rm b")
+    cove("stop", shop).ok()
+    assert cove("diff", "before", shop).ok().text == "M /workspace/a\nD /workspace/b\n"
+    assert cove("diff", shop, "before", "/workspace/b").ok().text == "A /workspace/b\n"
+
+
+def layers_bytes(cove):
+    return next(row["bytes"] for row in cove("system", "df", "--json").ok().json if row["what"] == "layers")
+
+
+@needs_base
+def test_names_of_one_file_stay_names_of_one_file(cove, box):
+    """Written one by one they would take many times what the fork's disk holds."""
+    one = fork(cove, box, "cd /tmp/p; head -c 4194304 /dev/urandom > big; mkdir q; "
+               "for i in $(seq 30); do ln big q/$i; done")
+    before = layers_bytes(cove)
+    cove("merge", one, box).ok()
+    assert layers_bytes(cove) - before < 8 << 20
+    cove("start", box).ok()
+    assert sh(cove, box, "cd /tmp/p; cat q/* | wc -c; cmp big q/30 && echo same") == f"{30 << 22}\nsame\n"
