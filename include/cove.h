@@ -1000,6 +1000,16 @@ COVE_API int cove_snapshot_inspect(struct cove *cove, const char *name, char **r
 COVE_API int cove_snapshot_remove(struct cove *cove, const char *name, struct cove_error *err);
 COVE_API int cove_snapshot_tag(struct cove *cove, const char *name, const char *tag,
 			       struct cove_error *err);
+/* How many are kept, and how long; 0: no bound, both: no rule. */
+struct cove_snapshot_rule {
+	uint64_t keep, max_age_ms;
+	bool of_image; /* as it is returned: the box has none of its own */
+};
+/* of: a box, or "image:NAME" for all boxes of an image that have no rule of their own. set NULL: as
+ * it is; ret may be NULL. It is applied after the next snapshot, or by cove_snapshot_prune. */
+COVE_API int cove_snapshot_rule(struct cove *cove, const char *of,
+				const struct cove_snapshot_rule *set,
+				struct cove_snapshot_rule *ret, struct cove_error *err);
 /* Applies the rules of one box, or of all (NULL). *ret_removed (may be NULL): how many went. */
 COVE_API int cove_snapshot_prune(struct cove *cove, const char *box, uint64_t *ret_removed,
 				 struct cove_error *err);

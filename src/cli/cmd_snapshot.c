@@ -138,6 +138,70 @@ static int prune(struct cli *c)
 	return 0;
 }
 
+/* What is not said stays as it is, but nothing of an image's becomes the box's own. */
+static int change_rule(struct cli *c, struct cove_snapshot_rule *rule, struct cove_error *err)
+{
+	const char *of = c->o.args[0];
+
+	if (c->o.no_rule)
+		*rule = (struct cove_snapshot_rule){0};
+	else if (cove_snapshot_rule(c->cove, of, NULL, rule, err) < 0)
+		return -1;
+	else if (rule->of_image && strncmp(of, "image:", 6) != 0)
+		*rule = (struct cove_snapshot_rule){0};
+	if (c->o.keep)
+		rule->keep = c->o.keep;
+	if (c->o.max_age_ms)
+		rule->max_age_ms = c->o.max_age_ms;
+	return cove_snapshot_rule(c->cove, of, rule, rule, err);
+}
+
+static int print_rule(struct cli *c, const struct cove_snapshot_rule *rule)
+{
+	char age[SIZE_TEXT];
+	struct buf b;
+	int r;
+
+	if (c->o.json) {
+		struct cli_object o;
+		struct json *j = cli_object_begin(&o);
+
+		json_kv_str(j, "of", c->o.args[0]);
+		json_kv_u64(j, "keep", rule->keep);
+		json_kv_u64(j, "max_age_ms", rule->max_age_ms);
+		json_kv_bool(j, "of_image", rule->of_image);
+		return cli_object_end(c, &o);
+	}
+	buf_init(&b, 128);
+	if (rule->keep)
+		(void)buf_printf(&b, "the last %llu", (unsigned long long)rule->keep);
+	if (rule->max_age_ms)
+		(void)buf_printf(&b, "%snone older than %s", buf_len(&b) ? ", " : "",
+				 text_duration(age, rule->max_age_ms));
+	if (!buf_len(&b))
+		(void)buf_printf(&b, "all are kept");
+	else if (rule->of_image && strncmp(c->o.args[0], "image:", 6) != 0)
+		(void)buf_printf(&b, " (its image's)");
+	(void)buf_printf(&b, "\n");
+	r = cli_out_buf(c, &b);
+	buf_done(&b);
+	return r;
+}
+
+static int rule(struct cli *c)
+{
+	bool is_change = c->o.keep || c->o.max_age_ms || c->o.no_rule;
+	struct cove_snapshot_rule got;
+	struct cove_error err;
+	int r = 0;
+
+	if (c->o.no_rule && (c->o.keep || c->o.max_age_ms))
+		return cli_usage(c, "--none goes without --keep and --max-age");
+	r = is_change ? change_rule(c, &got, &err)
+		      : cove_snapshot_rule(c->cove, c->o.args[0], NULL, &got, &err);
+	return r < 0 ? cli_fail(c, &err) : print_rule(c, &got);
+}
+
 static const struct verb snapshot_create = {
 	.name = "snapshot create",
 	.synopsis = "snapshot create BOX [NAME]",
@@ -204,16 +268,34 @@ static const struct verb snapshot_prune = {
 	.name = "snapshot prune",
 	.synopsis = "snapshot prune [BOX]",
 	.summary = "remove what --keep and --max-age say is too much",
-	.help = "The rule of a box is what `snapshot create` last said, and is applied after each\n"
-		"snapshot of it; this applies it now.\n",
+	.help = "A rule (`cove snapshot rule`) is applied after each snapshot of a box; this\n"
+		"applies it now, to one box or to all.\n",
 	.options = (const enum opt_id[]){OPTS_COMMON, OPT_END},
 	.args = {0, 1},
 	.run = prune,
 };
 
+static const struct verb snapshot_rule = {
+	.name = "snapshot rule",
+	.synopsis = "snapshot rule BOX|image:NAME [--keep N] [--max-age TIME] [--none]",
+	.summary = "how many snapshots are kept, and how long",
+	.help = "Shows the rule, or changes what is given of it. `snapshot create` does the same\n"
+		"with these flags. An image's rule is for all boxes of it that have none of\n"
+		"their own. The last snapshot of a box, and those with a tag, always stay.\n"
+		"\n"
+		"Examples\n"
+		"  cove snapshot rule dev --keep 5 --max-age 7d\n"
+		"  cove snapshot rule image:base --max-age 30d\n",
+	.options = (const enum opt_id[]){OPT_KEEP, OPT_MAX_AGE, OPT_NO_RULE, OPTS_COMMON, OPT_END},
+	.args = {1, 1},
+	.answers = true,
+	.run = rule,
+};
+
 static const struct verb *const verbs[] = {
-	&snapshot_create, &snapshot_ls,		 &snapshot_inspect,	&snapshot_rm, &snapshot_tag,
-	&snapshot_prune,  &verb_snapshot_export, &verb_snapshot_import, NULL,
+	&snapshot_create,      &snapshot_ls,   &snapshot_inspect, &snapshot_rm,
+	&snapshot_tag,	       &snapshot_rule, &snapshot_prune,	  &verb_snapshot_export,
+	&verb_snapshot_import, NULL,
 };
 
 static int run(struct cli *c)
@@ -224,14 +306,15 @@ static int run(struct cli *c)
 
 const struct verb verb_snapshot = {
 	.name = "snapshot",
-	.synopsis = "snapshot create|ls|inspect|rm|tag|prune|export|import ...",
+	.synopsis = "snapshot create|ls|inspect|rm|tag|rule|prune|export|import ...",
 	.summary = "the state of a box, kept",
 	.help = "create   keep the state of a box\n"
 		"ls       list them\n"
 		"inspect  everything known about one\n"
 		"rm       remove some\n"
 		"tag      one more name for one\n"
-		"prune    remove what the boxes' rules say is too much\n"
+		"rule     how many are kept, and how long: of a box, or of an image's boxes\n"
+		"prune    remove what the rules say is too much\n"
 		"export   one as one file; import makes it of such a file\n"
 		"\n"
 		"`cove rollback` brings a box back to one, `cove fork` makes boxes of one.\n"

@@ -21,6 +21,7 @@
 #include "store/image.h"
 #include "store/layer.h"
 #include "store/net.h"
+#include "store/retention.h"
 #include "store/snapshot.h"
 #include "store/workspace.h"
 
@@ -34,8 +35,8 @@
 
 enum { HELD_BOXES_MAX = 64 };
 
-const char *const backup_box_files[] = {"record", NET_POLICY_FILE, NET_POLICY_NAME_FILE,
-					NET_GRANTS_FILE, NULL};
+const char *const backup_box_files[] = {"record",	 NET_POLICY_FILE, NET_POLICY_NAME_FILE,
+					NET_GRANTS_FILE, RETENTION_FILE,  NULL};
 
 struct backup {
 	struct cove *cove;
@@ -171,9 +172,7 @@ static int put_images(struct backup *b)
 		if (list[i].is_host)
 			continue;
 		say(b, "image", list[i].name);
-		str_copy(file, sizeof(file), list[i].name);
-		for (char *p = file; (p = strchr(p, '/'));)
-			*p = '+';
+		image_file_name(list[i].name, file);
 		r = put_file(b, "image", "name", file, s->images_fd, file);
 		if (r == 0)
 			r = need_layers(b, list[i].layers, list[i].layer_count);
@@ -592,6 +591,8 @@ static int put_all(struct backup *b)
 		r = parts[i](b);
 	if (r == 0)
 		r = put_dir(b, "policy", "door");
+	if (r == 0)
+		r = put_dir(b, "retention", RETENTION_DIR);
 	if (r == 0 && b->o.with_secrets)
 		r = put_dir(b, "secret", "secrets");
 	return r;

@@ -21,6 +21,7 @@
 #include "store/blobs.h"
 #include "store/image.h"
 #include "store/layer.h"
+#include "store/retention.h"
 #include "store/snapshot.h"
 #include "store/workspace.h"
 
@@ -324,6 +325,11 @@ static int restore_policy(struct restore *s, const struct restore_member *m)
 	return restore_file(s, m, "door");
 }
 
+static int restore_retention(struct restore *s, const struct restore_member *m)
+{
+	return restore_file(s, m, RETENTION_DIR);
+}
+
 static int restore_secret(struct restore *s, const struct restore_member *m)
 {
 	return s->o.with_secrets ? restore_file(s, m, "secrets") : 0;
@@ -512,6 +518,7 @@ static const struct {
 	{"image", 2, restore_image, "images", ""},
 	{"snapshot", 2, restore_snapshot, "snapshots", ""},
 	{"policy", 2, restore_policy, "door", ""},
+	{"retention", 2, restore_retention, RETENTION_DIR, ""},
 	{"secret", 2, restore_secret, "secrets", ""},
 	{"workspace", 1, restore_workspace, "workspaces", ""},
 	{"workspace_stack", 1, restore_stack, "workspaces", WORKSPACE_STACK_END},

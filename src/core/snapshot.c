@@ -1,5 +1,5 @@
 /*
- * Snapshots, for callers of the library: taking one, listing, rules for how many are kept.
+ * Snapshots, for callers of the library: taking one, listing. How many are kept: retention.c.
  *
  * Taking one: copy (commit.c); the box goes on; layers below that have become many are made one
  * (flatten.c); then under the layers' lock its layers get their names and the record is written. A
@@ -23,8 +23,7 @@
 #include <string.h>
 #include <time.h>
 
-#define RULE_FILE "retention"
-enum { RULE_MAX = 4096, NAME_TRIES = 8, BOX_PART = 40 };
+enum { NAME_TRIES = 8, BOX_PART = 40 };
 
 /* ---- taking one ---- */
 
@@ -204,117 +203,6 @@ int snapshot_make(struct cove *cove, const char *box, const struct snapshot_make
 	return r < 0 ? r : snapshot_find(&cove->state, name, ret, e);
 }
 
-/* ---- how many are kept ---- */
-
-struct snapshot_rule {
-	uint64_t keep, max_age_ms;
-};
-
-/* All 0 where there is none. */
-static int read_rule(int box_fd, struct snapshot_rule *ret)
-{
-	autofree char *text = NULL;
-	const char *key, *value;
-	struct lines lines;
-	size_t len;
-	int r;
-
-	*ret = (struct snapshot_rule){0};
-	r = fd_read_file(box_fd, RULE_FILE, RULE_MAX, &text, &len);
-	if (r == -ENOENT)
-		return 0;
-	if (r < 0)
-		return r;
-	if (lines_check_sum(text, len) <= 0)
-		return -EBADMSG;
-	lines_init(&lines, text + LINES_SUM_BYTES, len - LINES_SUM_BYTES);
-	while ((r = lines_next(&lines, &key, &value)) > 0) {
-		if (strcmp(key, "keep") == 0)
-			(void)str_parse_u64(value, SNAPSHOT_KEEP_MAX, &ret->keep);
-		else if (strcmp(key, "max_age_ms") == 0)
-			(void)str_parse_u64(value, UINT64_MAX, &ret->max_age_ms);
-	}
-	return r;
-}
-
-static int write_rule(struct cove *cove, const char *box, const struct cove_snapshot_options *o,
-		      struct err *e)
-{
-	autoclose int box_fd = -1;
-	struct snapshot_rule rule;
-	struct buf b;
-	int r;
-
-	if (!o->keep && !o->max_age_ms)
-		return 0;
-	if (o->keep > SNAPSHOT_KEEP_MAX)
-		return err_set(e, ERR_INVALID, EINVAL, "--keep is at most %u", SNAPSHOT_KEEP_MAX);
-	r = box_open_dir(cove, box, &box_fd, e);
-	if (r < 0)
-		return r;
-	(void)read_rule(box_fd, &rule); /* one that cannot be read is written anew */
-	if (o->keep)
-		rule.keep = o->keep;
-	if (o->max_age_ms)
-		rule.max_age_ms = o->max_age_ms;
-	buf_init(&b, RULE_MAX);
-	r = lines_begin_sum(&b);
-	if (r == 0)
-		r = lines_put_u64(&b, "keep", rule.keep);
-	if (r == 0)
-		r = lines_put_u64(&b, "max_age_ms", rule.max_age_ms);
-	if (r == 0) {
-		lines_end_sum(&b);
-		r = fd_write_file(box_fd, RULE_FILE, buf_data(&b), buf_len(&b), 0600, true);
-	}
-	buf_done(&b);
-	return r < 0 ? state_error(&cove->state, -r, "keep a rule in", e) : 0;
-}
-
-/* Those of the box, without the ones that have a tag: somebody wants them. What the box made itself
- * has a rule of its own, and pushes none of its owner's out. */
-static bool is_counted(const struct snapshot *s, const char *box)
-{
-	return strcmp(s->box, box) == 0 && s->tag_count == 0 && !s->transient && !s->inside;
-}
-
-int snapshot_retain(struct cove *cove, const char *box, struct err *e)
-{
-	struct snapshot_rule rule = {0};
-	autoclose int box_fd = -1;
-	struct snapshot *list;
-	size_t count, have = 0;
-	int removed = 0, r = box_open_dir(cove, box, &box_fd, e);
-
-	if (r == 0)
-		r = core_ids(cove, e);
-	if (r == 0 && read_rule(box_fd, &rule) < 0)
-		r = err_set(e, ERR_DAMAGED, EBADMSG,
-			    "the rule for snapshots of box '%s' is damaged: say --keep again", box);
-	if (r < 0 || (!rule.keep && !rule.max_age_ms))
-		return r;
-	r = snapshot_list(&cove->state, &list, &count, e);
-	if (r < 0)
-		return r;
-	for (size_t i = 0; i < count; i++)
-		have += is_counted(&list[i], box);
-	/* Oldest first; the last one stays, however old it is. */
-	for (size_t i = 0; i < count && r == 0 && have > 1; i++) {
-		bool is_old = rule.max_age_ms &&
-			      clock_wall_since_ms(list[i].created_ms) > rule.max_age_ms;
-
-		if (!is_counted(&list[i], box) || (!is_old && (!rule.keep || have <= rule.keep)))
-			continue;
-		r = snapshot_remove(&cove->state, &cove->ids, list[i].name, e);
-		if (r == -ENOENT)
-			r = 0;
-		have--;
-		removed++;
-	}
-	snapshot_list_free(list, count);
-	return r < 0 ? r : removed;
-}
-
 /* ---- as a caller sees them ---- */
 
 static void fill_info(struct cove_snapshot_info *i, const struct snapshot *s)
@@ -352,8 +240,10 @@ int cove_snapshot_create(struct cove *cove, const char *box,
 	int r = options ? core_copy_sized(&o, sizeof(o), options, &e) : 0;
 
 	core_sweep_seldom(cove);
-	if (r == 0)
-		r = write_rule(cove, box, &o, &e);
+	if (r == 0 && (o.keep || o.max_age_ms))
+		r = snapshot_rule_change(
+			cove, box, &(struct retention){.keep = o.keep, .max_age_ms = o.max_age_ms},
+			&e);
 	if (r == 0)
 		r = snapshot_make(cove, box,
 				  &(struct snapshot_make){.name = o.name, .no_freeze = o.no_freeze},
@@ -408,30 +298,6 @@ int cove_snapshot_tag(struct cove *cove, const char *name, const char *tag, stru
 	struct err e = {0};
 
 	return core_return(cove, NULL, snapshot_tag(&cove->state, name, tag, &e), &e, err);
-}
-
-int cove_snapshot_prune(struct cove *cove, const char *box, uint64_t *ret_removed,
-			struct cove_error *err)
-{
-	char **names = NULL;
-	size_t count = 0;
-	uint64_t removed = 0;
-	struct err e = {0};
-	int r = box ? snapshot_retain(cove, box, &e)
-		    : record_names(&cove->state, &names, &count, &e);
-
-	if (box && r > 0)
-		removed = (uint64_t)r;
-	for (size_t i = 0; i < count && r >= 0; i++) {
-		r = snapshot_retain(cove, names[i], &e);
-		removed += r > 0 ? (uint64_t)r : 0;
-		if (r == -ENOENT)
-			r = 0;
-	}
-	state_names_free(names, count);
-	if (ret_removed)
-		*ret_removed = removed;
-	return core_return(cove, box, r < 0 ? r : 0, &e, err);
 }
 
 /* ---- all that is known ---- */

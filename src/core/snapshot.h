@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "core/commit.h"
+#include "store/retention.h"
 #include "store/snapshot.h"
 
 /* Takes one of a box and writes its record under the given name. transient: only for a moment; the
@@ -15,7 +16,10 @@ struct snapshot_make {
 int snapshot_make(struct cove *cove, const char *box, const struct snapshot_make *how,
 		  struct snapshot *ret, struct err *e);
 
-/* Removes what the rule of a box says is too much; that box may be gone. How many went. */
+/* A box's own rule: what is not 0 is changed. */
+int snapshot_rule_change(struct cove *cove, const char *box, const struct retention *to,
+			 struct err *e);
+/* Removes what the rule of a box, or that of its image, says is too much. How many went. */
 int snapshot_retain(struct cove *cove, const char *box, struct err *e);
 
 /* What of the box was never in it: one JSON array of sentences. */

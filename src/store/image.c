@@ -15,6 +15,7 @@
 #include "store/layer.h"
 #include "store/record.h"
 #include "store/refs.h"
+#include "store/retention.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -92,6 +93,11 @@ static void swap(char *ret, const char *text, char from, char to)
 	for (; *text; text++)
 		*ret++ = *text == from ? to : *text;
 	*ret = 0;
+}
+
+void image_file_name(const char *name, char ret[IMAGE_NAME_MAX + 1])
+{
+	swap(ret, name, '/', '+');
 }
 
 /* ---- the record of an image ---- */
@@ -218,7 +224,7 @@ static int read_image(struct state *s, const char *name, struct image *ret)
 
 	memset(ret, 0, sizeof(*ret));
 	str_copy(ret->name, sizeof(ret->name), name);
-	swap(file, name, '/', '+');
+	image_file_name(name, file);
 	r = s->images_fd < 0
 		    ? -ENOENT
 		    : fd_read_plain(s->images_fd, file, IMAGE_RECORD_MAX, &ret->text, &len);
@@ -398,7 +404,7 @@ static int write_image(struct state *s, const struct image *im, bool keep_old, s
 		r = check_unused(s, im->name, true, "replaced", e);
 	if (r < 0)
 		return r;
-	swap(file, im->name, '/', '+');
+	image_file_name(im->name, file);
 	buf_init(&b, IMAGE_RECORD_MAX);
 	r = format_image(im, &b);
 	(void)read_image(s, im->name, &old); /* none, or one whose layers are not known */
@@ -457,13 +463,16 @@ static int remove_record(struct state *s, const char *name, struct err *e)
 		return not_here(name, e);
 	/* Of one that cannot be read the layers stay, until `cove image gc`. */
 	r = check_unused(s, name, false, "removed", e);
-	swap(file, name, '/', '+');
+	image_file_name(name, file);
 	if (r == 0 && (unlinkat(s->images_fd, file, 0) < 0 || fsync(s->images_fd) < 0))
 		r = state_error(s, errno, "remove the image in", e);
 	if (r == 0 && im.text)
 		layers_trash_unused(s, im.layers, im.layer_count);
 	image_done(&im);
-	return r;
+	if (r < 0)
+		return r;
+	r = retention_write_image(s, name, &(struct retention){0});
+	return r < 0 ? state_error(s, -r, "remove the image's rule for snapshots in", e) : 0;
 }
 
 int image_remove(struct state *s, const struct ids *ids, const char *name, struct err *e)

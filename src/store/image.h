@@ -69,6 +69,8 @@ struct image {
 /* Is it one, in its one spelling? image_name_clean drops ":latest" first. */
 int image_check_name(const char *name, struct err *e);
 int image_name_clean(const char *name, char ret[IMAGE_NAME_MAX + 1], struct err *e);
+/* The name of its file, of a clean name; '+' is in no name. */
+void image_file_name(const char *name, char ret[IMAGE_NAME_MAX + 1]);
 
 /* ERR_NOT_FOUND names the remedy (`cove image make`, `--image host`). "host" has no layer until
  * image_host_prepare. image_done also after a failure. */

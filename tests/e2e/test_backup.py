@@ -298,6 +298,8 @@ def test_snapshots_and_forks_are_in_a_backup(home, box, new_home, tmp):  # noqa:
     home("snapshot", "create", name, "good").ok()
     home("fork", "good", "--name", "fork").ok()
     home("stop", "fork").ok()
+    home("snapshot", "rule", "fork", "--keep", "3").ok()
+    home("snapshot", "rule", "image:host", "--keep", "9").ok()
     said = backup(home, tmp / "b")
     assert said["snapshots"] == 1 and said["boxes"] == 2
     other = new_home()
@@ -307,6 +309,7 @@ def test_snapshots_and_forks_are_in_a_backup(home, box, new_home, tmp):  # noqa:
     assert other("exec", "-u", "root", "fork", "--", "sh", "-c", LISTING).ok().text == before
     assert other("exec", "fork", "--", "cat", "/workspace/file").ok().text == "kept\n"
     other("fork", "good", "--name", "third").ok()
+    assert [other("snapshot", "rule", of, "--json").ok().json["keep"] for of in ("fork", "image:host")] == [3, 9]
 
 
 @pytest.mark.parametrize("args", [["workspace", "export", "a"], ["workspace", "import"], ["system", "backup"],

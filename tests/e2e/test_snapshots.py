@@ -135,6 +135,36 @@ def test_rules(cove, kept, box):
     assert cove("snapshot", "ls", "-q").ok().text.split() == ["s0", "s6"]  # the last one stays
 
 
+def test_a_rule_of_an_image_is_for_boxes_without_one(cove, kept, box):
+    image = cove("inspect", box).ok().json["image"]
+    assert cove("snapshot", "rule", box, "--json").ok().json["keep"] == 0
+    cove("snapshot", "rule", f"image:{image}", "--keep", "2").ok()
+    assert cove("snapshot", "rule", box, "--json").ok().json == {
+        "of": box, "keep": 2, "max_age_ms": 0, "of_image": True}
+    for i in range(3):
+        take(cove, box, f"s{i}")
+    assert cove("snapshot", "ls", "-q").ok().text.split() == ["s1", "s2"]
+    cove("snapshot", "rule", box, "--max-age", "9d").ok()  # its own, and nothing of the image's
+    assert cove("snapshot", "rule", box, "--keep", "7", "--json").ok().json["max_age_ms"] == 9 * 86400 * 1000
+    take(cove, box, "s3")
+    assert len(cove("snapshot", "ls", "-q").ok().text.split()) == 3
+    cove("snapshot", "rule", box, "--none").ok()
+    assert cove("snapshot", "prune", "--json").ok().json["removed"] == 1
+    cove("snapshot", "rule", f"image:{image}", "--none").ok()
+    assert cove("snapshot", "rule", box, "--json").ok().json["keep"] == 0
+    cove.fails("not_found", "snapshot", "rule", "image:nonesuch", "--keep", "1")
+    assert cove("snapshot", "rule", box, "--none", "--keep", "1").rc == 2
+
+
+def test_an_images_rule_goes_with_it(cove, kept, box):
+    cove("image", "save", box, "kept-image").ok()
+    cove("snapshot", "rule", "image:kept-image", "--keep", "1").ok()
+    cove("image", "rm", "kept-image").ok()
+    cove("image", "save", box, "kept-image").ok()
+    assert cove("snapshot", "rule", "image:kept-image", "--json").ok().json["keep"] == 0
+    cove("image", "rm", "kept-image").ok()
+
+
 def test_nothing_is_left_of_what_is_removed(cove, kept):
     before = layers(cove)
     cove("create", "--name", "dev", "--workspace", "sp").ok()
