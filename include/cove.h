@@ -983,6 +983,7 @@ struct cove_snapshot_info {
 	uint64_t created_ms, layers;
 	uint64_t bytes, files;	      /* what was copied; 0: nothing, in the pool */
 	uint64_t left_out;	      /* sockets and devices */
+	uint64_t host_dirs;	      /* of the box, which are never in it */
 	uint64_t frozen_us, total_us; /* what it took */
 	bool unfrozen;		      /* the box ran on */
 	bool inside;		      /* the box itself asked for it (cove-ctl) */
@@ -1024,10 +1025,11 @@ struct cove_rollback_options {
 };
 struct cove_rollback {
 	size_t size;
-	uint64_t sent;	   /* requests and connections that left since the snapshot */
-	char hosts[1024];  /* where they went, with commas; cut where they do not fit */
-	bool started;	   /* it ran, and runs again */
-	bool sent_unknown; /* the audit log could not be read: sent and hosts are not all */
+	uint64_t sent;	    /* requests and connections that left since the snapshot */
+	char hosts[1024];   /* where they went, with commas; cut where they do not fit */
+	bool started;	    /* it ran, and runs again */
+	bool sent_unknown;  /* the audit log could not be read: sent and hosts are not all */
+	uint64_t host_dirs; /* of the box: what it wrote there is as it was */
 };
 COVE_API int cove_rollback(struct cove *cove, const char *box, const char *snapshot,
 			   const struct cove_rollback_options *options, struct cove_rollback *ret,

@@ -16,6 +16,10 @@ static int run(struct cli *c)
 	if (!c->o.json) {
 		cli_note("box '%s' is as it was in '%s'%s", box, snapshot,
 			 done.started ? ", and runs again" : "");
+		if (done.host_dirs)
+			cli_note("not undone: what it wrote to %llu director%s of this host",
+				 (unsigned long long)done.host_dirs,
+				 done.host_dirs == 1 ? "y" : "ies");
 		if (done.sent_unknown)
 			cli_note("what left the box since then could not be read, and is not "
 				 "undone (cove audit %s)",
@@ -32,6 +36,7 @@ static int run(struct cli *c)
 	json_kv_str(j, "result", "rolled back");
 	json_kv_str(j, "snapshot", snapshot);
 	json_kv_bool(j, "started", done.started);
+	json_kv_u64(j, "host_dirs", done.host_dirs);
 	json_kv_u64(j, "sent", done.sent);
 	json_kv_bool(j, "sent_unknown", done.sent_unknown);
 	json_kv_str(j, "hosts", done.hosts);

@@ -35,7 +35,8 @@ static void row(struct table *t, const void *item)
 #define K(name) FIELD_KNOWN(cove_snapshot_info, name)
 static const struct wire_named_field fields[] = {
 	A(name), A(id), A(box), K(workspace), A(storage), A(created_ms), K(bytes), K(files),
-	A(layers), A(left_out), A(frozen_us), A(total_us), A(unfrozen), A(inside), K(tags), {0}};
+	A(layers), A(left_out), A(host_dirs),
+	A(frozen_us), A(total_us), A(unfrozen), A(inside), K(tags), {0}};
 /* clang-format on */
 
 static const struct list_form form = {
@@ -71,6 +72,10 @@ static int print_made(struct cli *c, const struct cove_snapshot_info *s)
 		cli_note("the box ran on while it was copied: its files may not belong together");
 	if (s->left_out)
 		cli_note("%llu sockets or devices were left out", (unsigned long long)s->left_out);
+	if (s->host_dirs)
+		cli_note("not in it: %llu director%s of this host (`cove snapshot inspect %s`)",
+			 (unsigned long long)s->host_dirs, s->host_dirs == 1 ? "y" : "ies",
+			 s->name);
 	return r;
 }
 

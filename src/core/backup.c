@@ -16,6 +16,7 @@
 #include "base/path.h"
 #include "base/rand.h"
 #include "base/str.h"
+#include "core/rollback.h"
 #include "core/trees.h"
 #include "store/blobs.h"
 #include "store/image.h"
@@ -295,6 +296,8 @@ static int put_box(struct backup *b, const char *name)
 	/* So that it is not started or removed meanwhile. */
 	if (r == 0)
 		r = record_lock_operation(box_fd, true, &e);
+	if (r == 0 && !record_is_live(box_fd))
+		r = rollback_finish(b->cove, name, box_fd, &e);
 	snprintf(which, sizeof(which), "box:%s", name);
 	if (r == 0)
 		r = core_tree_open(b->cove, which, &t, &e);

@@ -17,6 +17,7 @@
 #include "base/sha.h"
 #include "base/str.h"
 #include "core/life.h"
+#include "core/rollback.h"
 #include "core/stats.h"
 #include "core/watch.h"
 #include "storage/pool.h"
@@ -383,6 +384,8 @@ int commit_begin(struct commit *c, struct cove *cove, const char *box,
 	if (r == 0)
 		r = commit_lock(cove, box, c->box_fd, &lock_fd, e);
 	if (r == 0)
+		r = rollback_resume(cove, box, e);
+	if (r == 0)
 		r = open_trees(c, o, e);
 	for (int i = 0; i < TRIES && r == 0; i++) {
 		r = copy_box(c, o, e);
@@ -491,31 +494,4 @@ int commit_name_by_content(struct commit *c, struct err *e)
 	else
 		str_copy(t->id, sizeof(t->id), m->diff);
 	return 0;
-}
-
-int commit_box(struct cove *cove, const char *box, enum layer_kind kind,
-	       char ret_layer[LAYER_ID_SIZE], struct commit_info *ret, struct err *e)
-{
-	autoclose int lock_fd = -1;
-	struct commit c;
-	int r = commit_begin(&c, cove, box, &(struct commit_options){.no_workspace = true}, e);
-
-	if (r == 0)
-		r = commit_name_by_content(&c, e);
-	if (r == 0 && kind == LAYER_SNAPSHOT) {
-		layer_random_id(c.root.id);
-		c.root.meta.kind = kind;
-	}
-	if (r == 0)
-		r = layers_lock(&cove->state, &lock_fd, e);
-	if (r == 0)
-		r = commit_place(&c, e);
-	if (r == 0) {
-		str_copy(ret_layer, LAYER_ID_SIZE, c.root.id);
-		*ret = (struct commit_info){.bytes = c.root.meta.bytes,
-					    .files = c.root.meta.files,
-					    .left_out = c.left_out};
-	}
-	commit_done(&c);
-	return r;
 }

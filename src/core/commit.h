@@ -63,11 +63,3 @@ void commit_done(struct commit *c);
 /* Before commit_place: the box's own layer, also where it is empty, is one of an image and named
  * after its content. */
 int commit_name_by_content(struct commit *c, struct err *e);
-
-/* A box's own writes as one layer, in place. What is to refer to it is written soon: until then
- * who looks for unused layers may find it. (Who must not lose it uses the three above.) */
-struct commit_info {
-	uint64_t bytes, files, left_out;
-};
-int commit_box(struct cove *cove, const char *box, enum layer_kind kind,
-	       char ret_layer[LAYER_ID_SIZE], struct commit_info *ret, struct err *e);

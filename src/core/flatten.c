@@ -117,14 +117,11 @@ void flatten_make(struct cove *cove, const char *const *layers, size_t count, ui
 int flatten_place(struct cove *cove, const char *const *layers, struct flatten *f, struct err *e)
 {
 	struct layer_meta have;
-
 	/* A layer that was removed while it was read may have been read in part. */
-	for (size_t i = 0; i < f->count; i++)
-		if (layer_read(&cove->state, layers[f->first + i], &have) < 0)
-			return err_set(e, ERR_CONFLICT, EBUSY,
-				       "the box was removed or rolled back meanwhile");
-	if (f->count == 0)
-		return 0;
+	int r = layers_check(&cove->state, layers + f->first, f->count, e);
+
+	if (r < 0 || f->count == 0)
+		return r;
 	if (f->layer.fd >= 0)
 		return layers_place(&cove->state, &cove->ids, &f->layer, f->id, &f->meta, e);
 	/* It was there; it may have gone meanwhile. Then the many stay. Who placed it may have been

@@ -66,6 +66,10 @@ struct forked {
 	int out;	      /* in the child */
 };
 
+struct merge_names {
+	char fork[BOX_NAME_MAX + 1], box[BOX_NAME_MAX + 1];
+};
+
 /* ---- in the child ---- */
 
 static int on_item(void *arg, const struct graft_item *i)
@@ -476,10 +480,35 @@ static int lock_box(struct forked *f, const struct commit *c, const char *name, 
 				 name);
 }
 
-static int act(struct forked *f, const char *name, struct err *e)
+/* It is not started, removed or rolled back while it is read. */
+static int lock_fork(const struct forked *f, const char *fork, int *ret_fd, struct err *e)
 {
 	struct cove *cove = f->m->cove;
-	autoclose int box_fd = -1, snapshot_fd = -1;
+	int r = box_open_dir(cove, fork, ret_fd, e);
+
+	if (r == 0)
+		r = core_wait_lock(cove, fork, *ret_fd, START_WAIT_MS, e);
+	return r < 0 || record_is_live(*ret_fd) ? r : rollback_finish(cove, fork, *ret_fd, e);
+}
+
+/* In the order of their names: two merges at once in both directions wait, and not for each other.
+ */
+static int lock_both(struct forked *f, const struct commit *c, const struct merge_names *n,
+		     int box_fd, int *ret_fork_fd, struct err *e)
+{
+	bool fork_first = strcmp(n->fork, n->box) < 0;
+	int r = fork_first ? lock_fork(f, n->fork, ret_fork_fd, e) : 0;
+
+	if (r == 0)
+		r = lock_box(f, c, n->box, box_fd, e);
+	return r < 0 || fork_first ? r : lock_fork(f, n->fork, ret_fork_fd, e);
+}
+
+static int act(struct forked *f, const struct merge_names *n, struct err *e)
+{
+	struct cove *cove = f->m->cove;
+	autoclose int box_fd = -1, snapshot_fd = -1, fork_fd = -1;
+	const char *name = n->box;
 	struct commit c = {0};
 	int r = box_open_dir(cove, name, &box_fd, e);
 
@@ -489,7 +518,7 @@ static int act(struct forked *f, const char *name, struct err *e)
 	if (r == 0)
 		r = commit_lock(cove, name, box_fd, &snapshot_fd, e);
 	if (r == 0)
-		r = lock_box(f, &c, name, box_fd, e);
+		r = lock_both(f, &c, n, box_fd, &fork_fd, e);
 	if (r == 0)
 		r = open_both(f, e);
 	if (r == 0 && f->parts[1].taken > 0 && f->part_count < PARTS_MAX)
@@ -509,18 +538,18 @@ static int act(struct forked *f, const char *name, struct err *e)
 }
 
 /* A box that ran does so again, whatever became of the merge. */
-static int stop_and_act(struct forked *f, const char *name, struct err *e)
+static int stop_and_act(struct forked *f, const struct merge_names *n, struct err *e)
 {
 	struct core_conn *conn = NULL;
 	struct err why = {0};
-	int ran = box_halt_to_merge(f->m->cove, name, e), r, up;
+	int ran = box_halt_to_merge(f->m->cove, n->box, e), r, up;
 
 	if (ran < 0)
 		return ran;
-	r = act(f, name, e);
+	r = act(f, n, e);
 	if (ran == 0)
 		return r;
-	up = box_up(f->m->cove, name, false, &conn, &why);
+	up = box_up(f->m->cove, n->box, false, &conn, &why);
 	core_conn_free(conn);
 	f->m->result->restarted = up == 0;
 	if (r == 0 && up < 0) {
@@ -533,20 +562,21 @@ static int stop_and_act(struct forked *f, const char *name, struct err *e)
 
 static int merge_with(struct forked *f, struct err *e)
 {
-	char name[BOX_NAME_MAX + 1];
+	struct merge_names n;
 	int r = open_both(f, e);
 
 	if (r == 0)
 		r = compare(f, false, e);
 	if (r == 0 && f->parts[1].taken > 0 && merge_may_act(f->m))
 		r = rollback_check_workspace(f->m->cove, &f->box.record.spec, e);
-	str_copy(name, sizeof(name), f->box.name);
+	str_copy(n.fork, sizeof(n.fork), f->fork.name);
+	str_copy(n.box, sizeof(n.box), f->box.name);
 	close_both(f);
 	if (r < 0 || !merge_may_act(f->m))
 		return r;
 	f->is_said = true;
 	if (f->m->result->taken > 0)
-		r = stop_and_act(f, name, e);
+		r = stop_and_act(f, &n, e);
 	f->m->result->done = r == 0;
 	return r;
 }

@@ -36,28 +36,19 @@ static int rule_error(int r, const char *what, const char *name, struct err *e)
 }
 
 /* The box's own, else its image's. */
-static int find_rule(struct cove *cove, const char *box, int box_fd, struct retention *ret,
+static int find_rule(struct cove *cove, const struct spec *spec, int box_fd, struct retention *ret,
 		     bool *ret_of_image, struct err *e)
 {
-	struct record record;
 	int r = retention_read_box(box_fd, ret);
 
 	*ret_of_image = false;
 	if (r < 0)
-		return rule_error(r, "box", box, e);
+		return rule_error(r, "box", spec->name, e);
 	if (!retention_is_none(ret))
 		return 0;
-	r = record_load(&cove->state, box, &record, e);
-	if (r < 0)
-		return r;
-	if (record.spec.image) {
-		r = retention_read_image(&cove->state, record.spec.image, ret);
-		if (r < 0)
-			r = rule_error(r, "image", record.spec.image, e);
-		*ret_of_image = !retention_is_none(ret);
-	}
-	record_done(&record);
-	return r;
+	r = retention_read_image(&cove->state, spec->image, ret);
+	*ret_of_image = !retention_is_none(ret);
+	return r < 0 ? rule_error(r, "image", spec->image, e) : 0;
 }
 
 int snapshot_rule_change(struct cove *cove, const char *box, const struct retention *to,
@@ -104,6 +95,7 @@ static int rule_of_box(struct cove *cove, const char *name, const struct retenti
 		       struct retention *ret, bool *ret_of_image, struct err *e)
 {
 	autoclose int box_fd = -1;
+	struct record record;
 	int r = box_open_dir(cove, name, &box_fd, e);
 
 	if (r == 0 && set) {
@@ -111,7 +103,13 @@ static int rule_of_box(struct cove *cove, const char *name, const struct retenti
 		if (r < 0)
 			r = state_error(&cove->state, -r, "keep a rule in", e);
 	}
-	return r < 0 ? r : find_rule(cove, name, box_fd, ret, ret_of_image, e);
+	if (r == 0)
+		r = record_load(&cove->state, name, &record, e);
+	if (r < 0)
+		return r;
+	r = find_rule(cove, &record.spec, box_fd, ret, ret_of_image, e);
+	record_done(&record);
+	return r;
 }
 
 int cove_snapshot_rule(struct cove *cove, const char *of, const struct cove_snapshot_rule *set,
@@ -138,41 +136,32 @@ int cove_snapshot_rule(struct cove *cove, const char *of, const struct cove_snap
 
 /* ---- applying them ---- */
 
-/* Those of the box, without the ones that have a tag: somebody wants them. What the box made itself
- * has a rule of its own, and pushes none of its owner's out. */
-static bool is_counted(const struct snapshot *s, const char *box)
+/* Those of this very box, without the ones that have a tag: somebody wants them. What the box made
+ * itself has a rule of its own, and pushes none of its owner's out. */
+static bool is_counted(const struct snapshot *s, const struct spec *spec)
 {
-	return strcmp(s->box, box) == 0 && s->tag_count == 0 && !s->transient && !s->inside;
+	return snapshot_is_of(s, spec) && s->tag_count == 0 && !s->transient && !s->inside;
 }
 
-int snapshot_retain(struct cove *cove, const char *box, struct err *e)
+/* Oldest first; the last one stays, however old it is. How many went. */
+static int remove_old(struct cove *cove, const struct spec *spec, const struct retention *rule,
+		      struct err *e)
 {
-	struct retention rule;
-	autoclose int box_fd = -1;
 	struct snapshot *list;
 	size_t count, have = 0;
-	bool of_image;
-	int removed = 0, r = box_open_dir(cove, box, &box_fd, e);
+	int removed = 0, r = snapshot_list(&cove->state, &list, &count, e);
 
-	if (r == 0)
-		r = core_ids(cove, e);
-	if (r == 0)
-		r = find_rule(cove, box, box_fd, &rule, &of_image, e);
-	if (r < 0 || retention_is_none(&rule))
-		return r;
-	r = snapshot_list(&cove->state, &list, &count, e);
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < count; i++)
-		have += is_counted(&list[i], box);
-	/* Oldest first; the last one stays, however old it is. */
+		have += is_counted(&list[i], spec);
 	for (size_t i = 0; i < count && r == 0 && have > 1; i++) {
-		bool is_old = rule.max_age_ms &&
-			      clock_wall_since_ms(list[i].created_ms) > rule.max_age_ms;
+		bool is_old = rule->max_age_ms &&
+			      clock_wall_since_ms(list[i].created_ms) > rule->max_age_ms;
 
-		if (!is_counted(&list[i], box) || (!is_old && (!rule.keep || have <= rule.keep)))
+		if (!is_counted(&list[i], spec) || (!is_old && (!rule->keep || have <= rule->keep)))
 			continue;
-		r = snapshot_remove(&cove->state, &cove->ids, list[i].name, e);
+		r = snapshot_remove_plain(&cove->state, &cove->ids, &list[i], e);
 		if (r == -ENOENT)
 			r = 0;
 		have--;
@@ -180,6 +169,27 @@ int snapshot_retain(struct cove *cove, const char *box, struct err *e)
 	}
 	snapshot_list_free(list, count);
 	return r < 0 ? r : removed;
+}
+
+int snapshot_retain(struct cove *cove, const char *box, struct err *e)
+{
+	struct retention rule;
+	autoclose int box_fd = -1;
+	struct record record;
+	bool of_image;
+	int r = box_open_dir(cove, box, &box_fd, e);
+
+	if (r == 0)
+		r = core_ids(cove, e);
+	if (r == 0)
+		r = record_load(&cove->state, box, &record, e);
+	if (r < 0)
+		return r;
+	r = find_rule(cove, &record.spec, box_fd, &rule, &of_image, e);
+	if (r == 0 && !retention_is_none(&rule))
+		r = remove_old(cove, &record.spec, &rule, e);
+	record_done(&record);
+	return r;
 }
 
 int cove_snapshot_prune(struct cove *cove, const char *box, uint64_t *ret_removed,

@@ -35,7 +35,7 @@ static bool is_of_lineage(struct cove *cove, const struct spec *spec, const stru
 	char id[LAYER_ID_SIZE] = "";
 	struct snapshot at;
 
-	if (strcmp(sn->box, spec->name) == 0 && sn->box_created_ms == spec->created_ms)
+	if (snapshot_is_of(sn, spec))
 		return true;
 	str_copy(id, sizeof(id), spec->from ? spec->from : "");
 	for (int i = 0; i < LINEAGE_MAX && id[0]; i++) {
@@ -185,10 +185,23 @@ int rollback_finish(struct cove *cove, const char *name, int box_fd, struct err 
 	return r;
 }
 
+int rollback_resume(struct cove *cove, const char *name, struct err *e)
+{
+	autoclose int box_fd = -1;
+	int r = box_open_dir(cove, name, &box_fd, e);
+
+	if (r < 0 || !rollback_is_there(box_fd))
+		return r;
+	r = core_wait_lock(cove, name, box_fd, START_WAIT_MS, e);
+	if (r < 0 || record_is_live(box_fd))
+		return r;
+	return rollback_finish(cove, name, box_fd, e);
+}
+
 /* The snapshot's layers are referred to from here on by the box, too. workspace: the box's own,
  * whatever the snapshot's was called; NULL: none goes back. */
-static int write_intent(struct cove *cove, const char *snapshot, int box_fd, const char *workspace,
-			bool renew, struct err *e)
+static int write_intent(struct cove *cove, const struct snapshot *judged, int box_fd,
+			const char *workspace, bool renew, struct err *e)
 {
 	autofree struct rollback *rb = calloc(1, sizeof(*rb));
 	char token[WORKSPACE_TOKEN];
@@ -198,7 +211,10 @@ static int write_intent(struct cove *cove, const char *snapshot, int box_fd, con
 	if (r < 0)
 		return err_errno(e, -r, "lock the layers");
 	rand_hex(token, sizeof(token) / 2);
-	r = snapshot_find(&cove->state, snapshot, &sn, e);
+	r = snapshot_find(&cove->state, judged->name, &sn, e);
+	if (r == 0 && strcmp(sn.id, judged->id) != 0)
+		r = err_set(e, ERR_CONFLICT, EBUSY,
+			    "snapshot '%s' was replaced by another meanwhile", judged->name);
 	if (r == 0) {
 		rb->token = token;
 		rb->from = sn.id;
@@ -263,7 +279,7 @@ struct rolling {
 	struct cove_rollback *ret;
 };
 
-/* With both locks held. */
+/* With both locks held. g->ret->started says whether it ran, also after a failure. */
 static int roll(const struct rolling *g, const struct snapshot *sn, int box_fd, struct err *e)
 {
 	struct record record;
@@ -280,7 +296,9 @@ static int roll(const struct rolling *g, const struct snapshot *sn, int box_fd, 
 		r = box_halt_to_roll_back(g->cove, g->box, e);
 	if (r >= 0) {
 		g->ret->started = r > 0;
-		r = write_intent(g->cove, sn->name, box_fd, workspace, foreign, e);
+		g->ret->host_dirs = snapshot_host_dirs(&record.spec);
+		look_at_door(g->cove, g->box, sn->created_ms, g->ret);
+		r = write_intent(g->cove, sn, box_fd, workspace, foreign, e);
 	}
 	record_done(&record);
 	return r < 0 ? r : rollback_finish(g->cove, g->box, box_fd, e);
@@ -291,8 +309,9 @@ static int roll_back(const struct rolling *g, const char *snapshot, struct err *
 	struct cove *cove = g->cove;
 	autoclose int box_fd = -1, snapshot_fd = -1;
 	struct core_conn *conn = NULL;
+	struct err why = {0};
 	struct snapshot sn;
-	int r = snapshot_find(&cove->state, snapshot, &sn, e);
+	int r = snapshot_find(&cove->state, snapshot, &sn, e), up;
 
 	if (r == 0)
 		r = core_ids(cove, e);
@@ -302,20 +321,21 @@ static int roll_back(const struct rolling *g, const char *snapshot, struct err *
 		r = commit_lock(cove, g->box, box_fd, &snapshot_fd, e);
 	if (r == 0)
 		r = core_wait_lock(cove, g->box, box_fd, START_WAIT_MS, e);
-	if (r == 0) {
-		look_at_door(cove, g->box, sn.created_ms, g->ret);
+	if (r == 0)
 		r = roll(g, &sn, box_fd, e);
-	}
 	snapshot_done(&sn);
 	fd_close(&box_fd);
 	fd_close(&snapshot_fd);
-	if (r == 0 && g->ret->started) {
-		r = box_up(cove, g->box, false, &conn, e);
-		core_conn_free(conn);
-		if (r < 0)
-			err_prefix(e, "it is rolled back, but does not start");
-	}
-	return r;
+	if (!g->ret->started)
+		return r;
+	/* One that ran does so again, whatever became of the rollback. */
+	up = box_up(cove, g->box, false, &conn, &why);
+	core_conn_free(conn);
+	if (r < 0 || up == 0)
+		return r;
+	*e = why;
+	err_prefix(e, "it is rolled back, but does not start");
+	return up;
 }
 
 int cove_rollback(struct cove *cove, const char *box, const char *snapshot,

@@ -30,6 +30,7 @@ static int fill_layers(struct cove *cove, const struct commit *c, struct image *
 {
 	const struct spec *spec = &c->record.spec;
 	size_t n = 0;
+	int r;
 
 	if (spec->layer_count + 1 > IMAGE_LAYERS_MAX)
 		return err_set(e, ERR_LIMIT, E2BIG, "an image has at most %u layers",
@@ -38,13 +39,14 @@ static int fill_layers(struct cove *cove, const struct commit *c, struct image *
 		im->layers[n++] = spec->layers[i];
 	im->layers[n++] = c->root.id;
 	im->layer_count = n;
-	for (size_t i = 0; i < n; i++) {
+	r = layers_check(&cove->state, im->layers, n, e);
+	for (size_t i = 0; i < n && r == 0; i++) {
 		struct layer_meta meta;
 
 		if (layer_read(&cove->state, im->layers[i], &meta) == 0)
 			im->bytes += meta.bytes;
 	}
-	return 0;
+	return r;
 }
 
 static int publish(struct cove *cove, struct commit *c, const char *name, struct err *e)

@@ -165,6 +165,11 @@ static int publish(struct commit *c, const struct snapshot_make *how, char ret[B
 		r = list_layers(below, c->below.count, &t.workspace_flat, &c->workspace,
 				sn->workspace_layers, &sn->workspace_layer_count, e);
 	if (r == 0)
+		r = layers_check(&c->cove->state, sn->layers, sn->layer_count, e);
+	if (r == 0)
+		r = layers_check(&c->cove->state, sn->workspace_layers, sn->workspace_layer_count,
+				 e);
+	if (r == 0)
 		r = write_named(c, how, sn, e);
 	if (r == 0)
 		str_copy(ret, BOX_NAME_MAX + 1, sn->name);
@@ -205,6 +210,14 @@ int snapshot_make(struct cove *cove, const char *box, const struct snapshot_make
 
 /* ---- as a caller sees them ---- */
 
+static uint64_t host_dirs_of(const struct snapshot *s)
+{
+	autofree struct spec *spec = calloc(1, sizeof(*spec));
+	autofree char *text = NULL;
+
+	return spec && snapshot_spec(s, spec, &text, NULL) == 0 ? snapshot_host_dirs(spec) : 0;
+}
+
 static void fill_info(struct cove_snapshot_info *i, const struct snapshot *s)
 {
 	size_t at = 0;
@@ -215,6 +228,7 @@ static void fill_info(struct cove_snapshot_info *i, const struct snapshot *s)
 		.files = s->files,
 		.layers = s->layer_count,
 		.left_out = s->left_out,
+		.host_dirs = host_dirs_of(s),
 		.frozen_us = s->frozen_us,
 		.total_us = s->total_us,
 		.unfrozen = s->unfrozen,
@@ -314,6 +328,15 @@ int snapshot_spec(const struct snapshot *s, struct spec *ret, char **ret_text, s
 	if (r < 0)
 		err_prefix(e, "snapshot '%s'", s->name);
 	return r;
+}
+
+uint64_t snapshot_host_dirs(const struct spec *spec)
+{
+	uint64_t n = spec->workspace_dir && !spec->workspace_copy;
+
+	for (size_t i = 0; i < spec->mount_count; i++)
+		n += spec->mounts[i].src[0] == '/';
+	return n;
 }
 
 void snapshot_put_missing(struct json *j, const struct spec *spec)

@@ -22,6 +22,8 @@ int snapshot_rule_change(struct cove *cove, const char *box, const struct retent
 /* Removes what the rule of a box, or that of its image, says is too much. How many went. */
 int snapshot_retain(struct cove *cove, const char *box, struct err *e);
 
+/* How many directories of the host the box has: these are in no snapshot. */
+uint64_t snapshot_host_dirs(const struct spec *spec);
 /* What of the box was never in it: one JSON array of sentences. */
 void snapshot_put_missing(struct json *j, const struct spec *spec);
 

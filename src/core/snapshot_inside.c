@@ -20,12 +20,12 @@ void snapshot_inside_name(const char *box, const char *name, char ret[BOX_NAME_M
 	snprintf(ret, BOX_NAME_MAX + 1, "%.*s-%s", (int)part, box, name);
 }
 
-static bool is_own(const struct snapshot *s, const char *box)
+static bool is_own(const struct snapshot *s, const struct spec *box)
 {
-	return s->inside && !s->transient && s->tag_count == 0 && strcmp(s->box, box) == 0;
+	return s->inside && !s->transient && s->tag_count == 0 && snapshot_is_of(s, box);
 }
 
-static int count_own(struct cove *cove, const char *box, uint64_t *ret, struct err *e)
+static int count_own(struct cove *cove, const struct spec *box, uint64_t *ret, struct err *e)
 {
 	struct snapshot *list;
 	size_t count;
@@ -41,9 +41,9 @@ static int count_own(struct cove *cove, const char *box, uint64_t *ret, struct e
 }
 
 /* Oldest first, until the rest fits; the newest stays. */
-static int fit(struct cove *cove, const char *box, uint64_t bytes_max, struct err *e)
+static int fit(struct cove *cove, const struct spec *box, struct err *e)
 {
-	uint64_t bytes = 0, have = 0;
+	uint64_t bytes = 0, have = 0, bytes_max = box->limits[LIMIT_DISK];
 	struct snapshot *list;
 	size_t count;
 	int r = snapshot_list(&cove->state, &list, &count, e);
@@ -55,10 +55,10 @@ static int fit(struct cove *cove, const char *box, uint64_t bytes_max, struct er
 			bytes += list[i].bytes;
 			have++;
 		}
-	for (size_t i = 0; i < count && r == 0 && have > 1 && bytes > bytes_max; i++) {
+	for (size_t i = 0; i < count && r == 0 && have > 1 && bytes_max && bytes > bytes_max; i++) {
 		if (!is_own(&list[i], box))
 			continue;
-		r = snapshot_remove(&cove->state, &cove->ids, list[i].name, e);
+		r = snapshot_remove_plain(&cove->state, &cove->ids, &list[i], e);
 		if (r == -ENOENT)
 			r = 0;
 		bytes -= list[i].bytes;
@@ -68,34 +68,14 @@ static int fit(struct cove *cove, const char *box, uint64_t bytes_max, struct er
 	return r;
 }
 
-static int disk_of(struct cove *cove, const char *box, uint64_t *ret, struct err *e)
-{
-	struct record record;
-	int r = record_load(&cove->state, box, &record, e);
-
-	if (r < 0)
-		return r;
-	*ret = record.spec.limits[LIMIT_DISK];
-	record_done(&record);
-	return 0;
-}
-
-int snapshot_inside_make(struct cove *cove, const char *box, const char *name, uint64_t keep,
-			 struct snapshot_inside *ret, struct err *e)
+static int take(struct cove *cove, const struct spec *box, const char *name, uint64_t keep,
+		struct snapshot_inside *ret, struct err *e)
 {
 	char full[BOX_NAME_MAX + 1];
 	struct snapshot sn = {0};
-	uint64_t have, bytes_max = 0;
-	int r = state_check_name("box", box, e);
+	uint64_t have;
+	int r = count_own(cove, box, &have, e);
 
-	if (r == 0 && !wire_ctl_is_name(name))
-		r = err_set(e, ERR_INVALID, EINVAL, "'%.40s' is no name for a snapshot", name);
-	if (r == 0)
-		r = core_ids(cove, e);
-	if (r == 0)
-		r = disk_of(cove, box, &bytes_max, e);
-	if (r == 0)
-		r = count_own(cove, box, &have, e);
 	if (r < 0)
 		return r;
 	if (have >= keep)
@@ -103,18 +83,38 @@ int snapshot_inside_make(struct cove *cove, const char *box, const char *name, u
 			       "this box has made %llu snapshots and may have no more: its owner "
 			       "can remove one or give it a tag",
 			       (unsigned long long)have);
-	snapshot_inside_name(box, name, full);
-	r = snapshot_make(cove, box, &(struct snapshot_make){.name = full, .inside = true}, &sn, e);
+	snapshot_inside_name(box->name, name, full);
+	r = snapshot_make(cove, box->name, &(struct snapshot_make){.name = full, .inside = true},
+			  &sn, e);
 	if (r == 0) {
 		*ret = (struct snapshot_inside){.frozen_us = sn.frozen_us, .total_us = sn.total_us};
 		str_copy(ret->name, sizeof(ret->name), sn.name);
 	}
 	snapshot_done(&sn);
-	if (r == 0 && bytes_max)
-		r = fit(cove, box, bytes_max, e);
+	if (r == 0)
+		r = fit(cove, box, e);
 	if (r == 0)
 		r = count_own(cove, box, &have, e);
 	if (r == 0)
 		ret->left = keep > have ? keep - have : 0;
+	return r;
+}
+
+int snapshot_inside_make(struct cove *cove, const char *box, const char *name, uint64_t keep,
+			 struct snapshot_inside *ret, struct err *e)
+{
+	struct record record;
+	int r = state_check_name("box", box, e);
+
+	if (r == 0 && !wire_ctl_is_name(name))
+		r = err_set(e, ERR_INVALID, EINVAL, "'%.40s' is no name for a snapshot", name);
+	if (r == 0)
+		r = core_ids(cove, e);
+	if (r == 0)
+		r = record_load(&cove->state, box, &record, e);
+	if (r < 0)
+		return r;
+	r = take(cove, &record.spec, name, keep, ret, e);
+	record_done(&record);
 	return r;
 }

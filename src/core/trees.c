@@ -4,6 +4,7 @@
 #include "base/fd.h"
 #include "base/path.h"
 #include "base/str.h"
+#include "core/rollback.h"
 #include "core/stats.h"
 #include "store/layer.h"
 #include "store/snapshot.h"
@@ -180,9 +181,11 @@ static int open_copy(struct core_tree *t, int own_fd, struct err *e)
 static int open_box(struct cove *cove, const char *name, struct core_tree *t, struct err *e)
 {
 	autoclose int own = -1;
-	int r = record_load(&cove->state, name, &t->record, e), fd = -1;
+	int r = rollback_resume(cove, name, e), fd = -1;
 
 	t->kind = TREE_BOX;
+	if (r == 0)
+		r = record_load(&cove->state, name, &t->record, e);
 	if (r < 0)
 		return r;
 	t->has_record = true;

@@ -31,6 +31,7 @@
 #include "store/layer_tar.h"
 #include "store/record.h"
 #include "store/refs.h"
+#include "store/rollback.h"
 #include "store/snapshot.h"
 #include "store/workspace_stack.h"
 
@@ -132,6 +133,26 @@ static void check_box(struct verify *v, const char *name)
 	record_done(&record);
 }
 
+/* What it is to become, where a rollback or a merge was killed. */
+static void check_rollback(struct verify *v, const char *name)
+{
+	autoclose int box_fd = -1;
+	struct rollback rb;
+	struct err e = {0};
+	int r = record_open(&v->h->state, name, &box_fd, &e);
+
+	if (r < 0)
+		return;
+	r = rollback_read(box_fd, &rb, &e);
+	if (r < 0)
+		put_problem(v, "box", name, e.msg);
+	for (size_t i = 0; r > 0 && i < rb.layer_count; i++)
+		check_ref(v, "box", name, rb.layers[i]);
+	for (size_t i = 0; r > 0 && i < rb.workspace_layer_count; i++)
+		check_ref(v, "box", name, rb.workspace_layers[i]);
+	rollback_done(&rb);
+}
+
 static int check_boxes(struct verify *v, struct err *e)
 {
 	char **names = NULL;
@@ -141,6 +162,7 @@ static int check_boxes(struct verify *v, struct err *e)
 	for (size_t i = 0; r == 0 && i < count; i++) {
 		v->checked++;
 		check_box(v, names[i]);
+		check_rollback(v, names[i]);
 	}
 	state_names_free(names, count);
 	return r;

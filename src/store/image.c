@@ -464,15 +464,17 @@ static int remove_record(struct state *s, const char *name, struct err *e)
 	/* Of one that cannot be read the layers stay, until `cove image gc`. */
 	r = check_unused(s, name, false, "removed", e);
 	image_file_name(name, file);
+	if (r == 0) {
+		r = retention_write_image(s, name, &(struct retention){0});
+		if (r < 0)
+			r = state_error(s, -r, "remove the image's rule for snapshots in", e);
+	}
 	if (r == 0 && (unlinkat(s->images_fd, file, 0) < 0 || fsync(s->images_fd) < 0))
 		r = state_error(s, errno, "remove the image in", e);
 	if (r == 0 && im.text)
 		layers_trash_unused(s, im.layers, im.layer_count);
 	image_done(&im);
-	if (r < 0)
-		return r;
-	r = retention_write_image(s, name, &(struct retention){0});
-	return r < 0 ? state_error(s, -r, "remove the image's rule for snapshots in", e) : 0;
+	return r;
 }
 
 int image_remove(struct state *s, const struct ids *ids, const char *name, struct err *e)

@@ -132,6 +132,24 @@ int layer_read(const struct state *s, const char *id, struct layer_meta *ret)
 	return r;
 }
 
+int layers_check(const struct state *s, const char *const *ids, size_t count, struct err *e)
+{
+	struct layer_meta meta;
+
+	for (size_t i = 0; i < count; i++) {
+		int r = layer_read(s, ids[i], &meta);
+
+		if (r == -ENOENT)
+			return err_set(e, ERR_CONFLICT, EBUSY,
+				       "layer %.12s is gone: the box was removed or rolled back "
+				       "meanwhile",
+				       ids[i]);
+		if (r < 0)
+			return err_errno(e, -r, "read layer %.12s", ids[i]);
+	}
+	return 0;
+}
+
 /* ---- making and removing ---- */
 
 static int lock_dir(int fd, int how)

@@ -42,6 +42,10 @@ int layer_root(const struct state *s, const char *id, char *ret, size_t size);
 /* -ENOENT if there is no such layer. One of an older Cove says nothing: all is 0. */
 int layer_read(const struct state *s, const char *id, struct layer_meta *ret);
 
+/* Under the layers' lock, before something is written that refers to them: ERR_CONFLICT where the
+ * box that stood on one was removed or rolled back meanwhile. */
+int layers_check(const struct state *s, const char *const *ids, size_t count, struct err *e);
+
 /* Held for as long as *ret_fd is open. */
 int layers_lock(struct state *s, int *ret_fd, struct err *e);
 /* For who looks a layer up and then writes a box that stands on it: none is removed between. The

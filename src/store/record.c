@@ -751,8 +751,8 @@ int record_names(struct state *s, char ***ret_names, size_t *ret_count, struct e
 	return r < 0 ? err_errno(e, -r, "list the boxes in '%.140s'", s->home) : 0;
 }
 
-int record_each_spec(struct state *s, int (*fn)(void *arg, const struct spec *spec), void *arg,
-		     struct err *e)
+int record_each_spec(struct state *s, bool strict, int (*fn)(void *arg, const struct spec *spec),
+		     void *arg, struct err *e)
 {
 	char **names;
 	size_t count;
@@ -767,10 +767,13 @@ int record_each_spec(struct state *s, int (*fn)(void *arg, const struct spec *sp
 
 		r = load_spec(s, names[i], &box, &t, &why);
 		fd_close(&t.fd);
-		if (r < 0 && (why.kind == ERR_DAMAGED || why.kind == ERR_NOT_FOUND))
-			r = 0;
-		else if (r == 0)
+		if (r == 0) {
 			r = fn(arg, &box.spec);
+			if (r < 0)
+				err_errno(&why, -r, "look at the box '%s'", names[i]);
+		} else if (why.kind == ERR_NOT_FOUND || (why.kind == ERR_DAMAGED && !strict)) {
+			r = 0;
+		}
 		if (r < 0 && e)
 			*e = why;
 		record_done(&box);

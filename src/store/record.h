@@ -105,10 +105,10 @@ int record_trash(struct state *s, const char *name, bool durable, char ret_trash
 int record_names(struct state *s, char ***ret_names, size_t *ret_count, struct err *e);
 
 /* Calls fn with the spec of each box until it returns something else than 0. A damaged record
- * counts for nothing: its box cannot be started, only removed. One that cannot be read just now, or
- * that is a newer Cove's, is an error. */
-int record_each_spec(struct state *s, int (*fn)(void *arg, const struct spec *spec), void *arg,
-		     struct err *e);
+ * counts for nothing, unless strict: its box cannot be started, only removed. One that cannot be
+ * read just now, or that is a newer Cove's, is an error. */
+int record_each_spec(struct state *s, bool strict, int (*fn)(void *arg, const struct spec *spec),
+		     void *arg, struct err *e);
 
 /* 1 and a box whose spec names this image or this workspace, 0 if none does. by_name: an image that
  * it stands on by that name alone, its record having no layers. Each may be NULL. */
@@ -116,5 +116,6 @@ int record_find_user(struct state *s, const char *image, const char *by_name, co
 		     char ret_box[BOX_NAME_MAX + 1], struct err *e);
 
 struct refs;
-/* For refs_collect (refs.h): the layers of all boxes. */
+/* For refs_collect (refs.h): the layers of all boxes. What a damaged record named is not known, so
+ * that is an error: nothing goes until the box is removed. */
 int record_refs(struct state *s, struct refs *refs, struct err *e);

@@ -26,7 +26,7 @@ static int is_user(void *arg, const struct spec *spec)
 int record_find_user(struct state *s, const char *image, const char *by_name, const char *workspace,
 		     char ret_box[BOX_NAME_MAX + 1], struct err *e)
 {
-	return record_each_spec(s, is_user,
+	return record_each_spec(s, false, is_user,
 				&(struct user_search){image, by_name, workspace, ret_box}, e);
 }
 
@@ -41,5 +41,5 @@ static int add_layers(void *arg, const struct spec *spec)
 
 int record_refs(struct state *s, struct refs *refs, struct err *e)
 {
-	return record_each_spec(s, add_layers, refs, e);
+	return record_each_spec(s, true, add_layers, refs, e);
 }

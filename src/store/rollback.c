@@ -105,6 +105,11 @@ int rollback_write(int box_fd, const struct rollback *rb, struct err *e)
 	return r < 0 ? err_errno(e, -r, "write what the box is to become") : 0;
 }
 
+bool rollback_is_there(int box_fd)
+{
+	return faccessat(box_fd, ROLLBACK_FILE, F_OK, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT;
+}
+
 int rollback_end(int box_fd, struct err *e)
 {
 	if ((unlinkat(box_fd, ROLLBACK_FILE, 0) < 0 && errno != ENOENT) || fsync(box_fd) < 0)

@@ -30,6 +30,7 @@ struct rollback {
 /* 1: there is one; 0: none. Durable when rollback_write returns. */
 int rollback_read(int box_fd, struct rollback *ret, struct err *e);
 int rollback_write(int box_fd, const struct rollback *r, struct err *e);
+bool rollback_is_there(int box_fd);
 int rollback_end(int box_fd, struct err *e);
 void rollback_done(struct rollback *r);
 

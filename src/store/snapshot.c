@@ -7,6 +7,7 @@
 #include "base/str.h"
 #include "store/layer.h"
 #include "store/refs.h"
+#include "store/spec.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -360,11 +361,23 @@ int snapshot_write(struct state *s, const struct snapshot *sn, bool is_new, stru
 	return write_record(s, dir_fd, sn, e);
 }
 
-static int remove_record(struct state *s, const char *name, struct err *e)
+bool snapshot_is_of(const struct snapshot *sn, const struct spec *box)
+{
+	return strcmp(sn->box, box->name) == 0 && sn->box_created_ms == box->created_ms;
+}
+
+/* only: NULL, or the one that it was, which has no tag yet. */
+static int remove_record(struct state *s, const char *name, const struct snapshot *only,
+			 struct err *e)
 {
 	autoclose int dir_fd = open_all(s, false);
 	struct snapshot sn = {0};
 	int r = dir_fd < 0 ? dir_fd : read_record(dir_fd, name, &sn);
+
+	if (r == 0 && only && (strcmp(sn.id, only->id) != 0 || sn.tag_count > 0)) {
+		snapshot_done(&sn);
+		return 0;
+	}
 
 	if (r == -ENOENT)
 		return err_set(e, ERR_NOT_FOUND, ENOENT,
@@ -383,7 +396,8 @@ static int remove_record(struct state *s, const char *name, struct err *e)
 	return r;
 }
 
-int snapshot_remove(struct state *s, const struct ids *ids, const char *name, struct err *e)
+static int remove_one(struct state *s, const struct ids *ids, const char *name,
+		      const struct snapshot *only, struct err *e)
 {
 	int lock_fd = -1, r = state_check_name("snapshot", name, e);
 
@@ -394,11 +408,22 @@ int snapshot_remove(struct state *s, const struct ids *ids, const char *name, st
 			       "no snapshot '%s': 'cove snapshot ls' shows all", name);
 	r = layers_lock(s, &lock_fd, e);
 	if (r == 0)
-		r = remove_record(s, name, e);
+		r = remove_record(s, name, only, e);
 	fd_close(&lock_fd);
 	if (r == 0)
 		layers_sweep(s, ids);
 	return r;
+}
+
+int snapshot_remove(struct state *s, const struct ids *ids, const char *name, struct err *e)
+{
+	return remove_one(s, ids, name, NULL, e);
+}
+
+int snapshot_remove_plain(struct state *s, const struct ids *ids, const struct snapshot *sn,
+			  struct err *e)
+{
+	return remove_one(s, ids, sn->name, sn, e);
 }
 
 static int drop_tag(struct state *s, int dir_fd, const char *tag, struct err *e)

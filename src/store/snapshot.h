@@ -21,6 +21,7 @@
 
 struct ids;
 struct refs;
+struct spec;
 
 struct snapshot {
 	char name[BOX_NAME_MAX + 1];
@@ -67,6 +68,12 @@ int snapshot_write(struct state *s, const struct snapshot *sn, bool is_new, stru
 
 /* The record goes, and those of its layers that nothing else refers to. Not for its tag. */
 int snapshot_remove(struct state *s, const struct ids *ids, const char *name, struct err *e);
+/* Only if it is still the one that was listed, and got no tag since. */
+int snapshot_remove_plain(struct state *s, const struct ids *ids, const struct snapshot *sn,
+			  struct err *e);
+
+/* Of this very box, not of an earlier one of that name? */
+bool snapshot_is_of(const struct snapshot *sn, const struct spec *box);
 
 /* Gives it one more name; another that has it loses it. */
 int snapshot_tag(struct state *s, const char *name, const char *tag, struct err *e);

@@ -525,16 +525,39 @@ static int apply_put(struct stage *s, const struct stage_op *op)
 	return renameat(s->fd, number, parent, name) < 0 ? -errno : 0;
 }
 
-/* Is it done already, by the call that was killed? */
+/* Is it done already, by the call that was killed? Where nothing is staged any more, it is if
+ * something new is there. */
 static bool is_done(const struct stage *s, const struct stage_op *op)
 {
+	struct stage_seen now;
 	char number[16];
 	struct stat st;
 
 	if (op->kind != STAGE_PUT)
 		return false;
+	if (s->fd < 0)
+		return stage_look(s->dir_fd, op->path, &st, &now) == 0 &&
+		       !is_content_same(&now, &op->was);
 	snprintf(number, sizeof(number), "%u", op->number);
-	return s->fd < 0 || fstatat(s->fd, number, &st, AT_SYMLINK_NOFOLLOW) < 0;
+	return fstatat(s->fd, number, &st, AT_SYMLINK_NOFOLLOW) < 0;
+}
+
+/* The directory of what is staged goes when all is done. One that somebody deleted before that is
+ * not made up for by this journal, but the next merge compares everything anew. */
+static int check_staged(struct stage *s, struct err *e)
+{
+	int r;
+
+	for (size_t i = 0; i < s->count && s->fd < 0; i++) {
+		if (s->ops[i].kind != STAGE_PUT || is_done(s, &s->ops[i]))
+			continue;
+		r = err_set(e, ERR_CONFLICT, ENOENT,
+			    "an interrupted merge was done in part: its directory '" STAGE_NAME
+			    "...' was deleted, so '%.100s' is not merged; merge again",
+			    s->ops[i].path);
+		return clear(s, NULL) < 0 ? -EIO : r;
+	}
+	return 0;
 }
 
 /* Once more right before it: nearly all of the time that a merge takes is before the commit. */
@@ -557,8 +580,12 @@ static int apply_one(struct stage *s, const struct stage_op *op, bool force, str
 		return 0;
 	if (r < 0 && r != -ENOENT)
 		return err_errno(e, -r, "reach '%.140s'", op->path);
-	if (is_judged(op) && !force && now.ino && !is_content_same(&now, &op->was))
-		return changed(op->path, e);
+	if (is_judged(op) && !force && now.ino && !is_content_same(&now, &op->was)) {
+		r = changed(op->path, e);
+		err_prefix(e, "done in part; `cove merge --theirs` finishes it with what the box "
+			      "has");
+		return r;
+	}
 	r = apply[op->kind](s, op);
 	return r < 0 ? err_errno(e, -r, "merge '%.140s' (say it again to go on)", op->path) : 0;
 }
@@ -594,7 +621,7 @@ static int note_own(struct stage *s, struct err *e)
 
 int stage_apply(struct stage *s, bool force, struct err *e)
 {
-	int r = 0;
+	int r = check_staged(s, e);
 
 	for (size_t i = s->count; i > 0 && r == 0; i--)
 		if (s->ops[i - 1].kind == STAGE_REMOVE || s->ops[i - 1].kind == STAGE_REMOVE_DIR)

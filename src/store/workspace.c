@@ -509,7 +509,7 @@ int workspace_check_users(struct state *s, const char *name,
 			  bool (*is_replaced)(void *arg, const char *box), void *arg, struct err *e)
 {
 	struct replaced_users u = {.workspace = name, .is_replaced = is_replaced, .arg = arg};
-	int r = workspace_is_missing(s, name) ? 0 : record_each_spec(s, stays_user, &u, e);
+	int r = workspace_is_missing(s, name) ? 0 : record_each_spec(s, false, stays_user, &u, e);
 
 	return r > 0 ? err_set(e, ERR_CONFLICT, EBUSY,
 			       "box '%s' uses workspace '%s'; remove the box first (cove rm -f %s)",

@@ -135,6 +135,62 @@ def test_rules(cove, kept, box):
     assert cove("snapshot", "ls", "-q").ok().text.split() == ["s0", "s6"]  # the last one stays
 
 
+def test_a_rule_is_for_this_box_and_no_earlier_one_of_its_name(cove, kept):
+    for snapshots in (["s0", "s1"], ["s2", "s3"]):
+        cove("create", "--name", "dev").ok()
+        for name in snapshots:
+            take(cove, "dev", name)
+        if snapshots[0] == "s0":
+            cove("rm", "-f", "dev").ok()
+    take(cove, "dev", "s4", args=["--keep", "1"])
+    assert cove("snapshot", "ls", "-q").ok().text.split() == ["s0", "s1", "s4"]
+
+
+def injected(cove, inject, *args, follow=True):
+    call = inject.split(":")[0]
+    return subprocess.run(["strace", *(["-f"] if follow else []), "-qq", "-o", "/dev/null", "-e", f"trace={call}",
+                           "-e", f"inject={inject}", *cove.argv(args)], env=cove.env_of_traced(), capture_output=True, timeout=120)
+
+
+@needs_root  # strace takes newuidmap's rights away
+@pytest.mark.parametrize("verb", [["snapshot", "create", "dev", "after"], ["image", "save", "dev", "after"],
+                                  ["diff", "before", "dev"], ["fork", "dev", "--name", "after"]],
+                         ids=lambda v: v[0] + v[1][:4])
+def test_a_killed_rollback_is_finished_by_who_comes_next(cove, kept, verb):
+    if verb[0] == "image" and cove.image == "host":
+        pytest.skip("the host's image is never saved")
+    cove("create", "--name", "dev").ok()
+    cove.sh("dev", "cd; echo old > f; mkdir d; for i in 1 2 3 4 5 6 7 8; do echo $i > d/$i; done")
+    take(cove, "dev", "before")
+    cove.sh("dev", "cd; echo new > f; rm d/1")
+    cove("stop", "dev").ok()
+    begun = f"{cove.home}/boxes/dev/rollback"
+    for when in range(1, 30):
+        injected(cove, f"unlinkat:signal=SIGKILL:when={when}", "rollback", "dev", "before")
+        if os.path.exists(begun):
+            break
+    assert os.path.exists(begun)
+    assert cove(*verb).ok().text.strip() in ("after", "")  # nothing differs
+    assert not os.path.exists(begun)
+    if verb[0] == "snapshot":
+        cove("fork", "after", "--name", "after").ok()
+    for box in ("dev", "after") if verb[0] in ("snapshot", "fork") else ("dev",):
+        cove("start", box)
+        assert cove.sh(box, "cd; cat f d/1")["stdout"] == "old\n1\n"
+
+
+@needs_root
+def test_a_rollback_that_fails_leaves_the_box_running(cove, kept):
+    cove("create", "--name", "dev").ok()
+    take(cove, "dev", "before")
+    for when in range(1, 9):
+        done = injected(cove, f"renameat:error=ENOSPC:when={when}", "rollback", "dev", "before", follow=False)
+        assert cove("inspect", "dev").ok().json["state"] == "running", (when, done)
+        if done.returncode == 0:
+            break
+    assert when > 1 and done.returncode == 0
+
+
 def test_a_rule_of_an_image_is_for_boxes_without_one(cove, kept, box):
     image = cove("inspect", box).ok().json["image"]
     assert cove("snapshot", "rule", box, "--json").ok().json["keep"] == 0

@@ -135,6 +135,32 @@ def test_gc_removes_nothing_where_a_record_cannot_be_read(home):
     assert lost not in layers(home)
 
 
+def test_gc_removes_nothing_where_a_boxs_record_is_damaged(home):
+    """What it stood on is not known, and the message tells its owner to save what is needed first."""
+    box = home("create", "--image", "two").ok().text.strip()
+    home("stop", box).ok()
+    home("image", "tag", "one", "two").ok()
+    before = layers(home)
+    record = home_of(home) / "boxes" / box / "record"
+    record.write_bytes(record.read_bytes()[:-5])
+    assert home("image", "gc").rc == 125 and layers(home) == before
+    home("image", "rm", "again").ok()
+    assert layers(home) == before
+    home("rm", "-f", box).ok()
+    home("image", "gc").ok()
+    assert len(layers(home)) == 1
+
+
+def test_verify_looks_at_what_a_box_is_to_become(home):
+    box = home("create", "--image", "two").ok().text.strip()
+    home("stop", box).ok()
+    begun = home_of(home) / "boxes" / box / "rollback"
+    begun.write_text("sum crc32c:00000000\ntoken x\n")
+    assert [kind for kind, _, *_ in problems(home)] == ["box"]
+    begun.unlink()
+    home("rm", box).ok()
+
+
 def test_gc_of_blobs(home):
     layer, config = blob(home, b"a compressed layer"), blob(home, b'{"a": 1}')
     manifest = blob(home, json.dumps({"config": {"digest": f"sha256:{config}"},
