@@ -149,7 +149,8 @@ def test_a_rule_is_for_this_box_and_no_earlier_one_of_its_name(cove, kept):
 def injected(cove, inject, *args, follow=True):
     call = inject.split(":")[0]
     return subprocess.run(["strace", *(["-f"] if follow else []), "-qq", "-o", "/dev/null", "-e", f"trace={call}",
-                           "-e", f"inject={inject}", *cove.argv(args)], env=cove.env_of_traced(), capture_output=True, timeout=120)
+                           "-e", f"inject={inject}", *cove.argv(args)], env=cove.env_of_traced(),
+                          capture_output=True, timeout=120)
 
 
 @needs_root  # strace takes newuidmap's rights away
