@@ -4,6 +4,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* Where a box's programs are where neither its image nor its caller says so. */
+#define PATH_OF_PROGRAMS "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
 /* Writes a/b, one slash between. False if it does not fit. */
 bool path_join(char *dst, size_t size, const char *a, const char *b);
 

@@ -91,7 +91,10 @@ const char *build_state_lookup(void *arg, const char *name)
 	struct build_state *s = arg;
 	const char *value = build_words_value(&s->config.env, name);
 
-	return value ? value : build_words_value(&s->args, name);
+	if (!value)
+		value = build_words_value(&s->args, name);
+	/* What a command would have: `ENV PATH=/mine:$PATH` adds to it. */
+	return value || strcmp(name, "PATH") != 0 ? value : PATH_OF_PROGRAMS;
 }
 
 int build_state_expand(struct build_state *s, const struct df_instruction *in, const char *word,

@@ -16,8 +16,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
 /* Instead of root, where an image has no ordinary user. */
 #define STRICT_USER "1000"
 
@@ -162,7 +160,7 @@ int env_build(const struct init *in, const struct user *u, const struct wire_lis
 	      char ***ret, struct err *e)
 {
 	struct init_env_builder b = {0};
-	size_t slots = DEFAULTS + 1, path = sizeof("PATH=" DEFAULT_PATH);
+	size_t slots = DEFAULTS + 1, path = sizeof("PATH=" PATH_OF_PROGRAMS);
 	uint32_t pos = 0;
 	const char *item;
 	char *text;
@@ -183,7 +181,7 @@ int env_build(const struct init *in, const struct user *u, const struct wire_lis
 	if (!b.list)
 		return err_errno(e, ENOMEM, "environment");
 	text = (char *)(b.list + slots);
-	put_default(&b, &text, "PATH", DEFAULT_PATH);
+	put_default(&b, &text, "PATH", PATH_OF_PROGRAMS);
 	put_default(&b, &text, "HOME", u->home);
 	put_default(&b, &text, "USER", u->name);
 	put_default(&b, &text, "LOGNAME", u->name);

@@ -193,7 +193,8 @@ static int find_pair(int etc_fd, const char *text, struct user *ret, struct err 
 	start_with(ret, uid, uid);
 	r = find_passwd(etc_fd, &(struct wanted){.name = is_number ? NULL : user, .uid = uid}, ret,
 			e);
-	if (r == 0 && !is_number)
+	/* Root is uid 0 also where nothing says so, as in an image of one static program. */
+	if (r == 0 && !is_number && strcmp(user, "root") != 0)
 		return err_set(e, ERR_NOT_FOUND, ESRCH, "no user '%s' in this box", user);
 	if (r < 0 || !colon)
 		return r < 0 ? r : finish(etc_fd, ret, r > 0, e);

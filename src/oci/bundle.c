@@ -314,11 +314,6 @@ static int add_found(struct oci_bundle *a, const char *digest, const char *name,
 	struct oci_found *f;
 	char clean[IMAGE_NAME_MAX + 1] = "";
 
-	/* Docker's own registry is left out of names. */
-	if (name && str_starts(name, "docker.io/"))
-		name += strlen("docker.io/");
-	if (name && str_starts(name, "library/"))
-		name += strlen("library/");
 	/* "latest" alone says nothing. One that cannot be a name here is none. */
 	if (name && (strcmp(name, "latest") == 0 || image_name_clean(name, clean, NULL) < 0))
 		clean[0] = 0;

@@ -24,7 +24,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LATEST ":latest"
+#define LATEST	    ":latest"
+#define HUB	    "docker.io/"
+#define HUB_LIBRARY "library/"
 
 static int no_such_image(const char *name, struct err *e)
 {
@@ -74,9 +76,22 @@ int image_check_name(const char *name, struct err *e)
 		       name ? name : "", IMAGE_NAME_MAX);
 }
 
+/* Docker's hub and its own images are what is meant where nothing is said. */
+static const char *without_hub(const char *name)
+{
+	if (str_starts(name, HUB))
+		name += strlen(HUB);
+	if (str_starts(name, HUB_LIBRARY) && !strchr(name + strlen(HUB_LIBRARY), '/'))
+		name += strlen(HUB_LIBRARY);
+	return name;
+}
+
 int image_name_clean(const char *name, char ret[IMAGE_NAME_MAX + 1], struct err *e)
 {
-	size_t n = name ? strlen(name) : 0;
+	size_t n;
+
+	name = without_hub(name ? name : "");
+	n = strlen(name);
 
 	if (n > strlen(LATEST) && strcmp(name + n - strlen(LATEST), LATEST) == 0)
 		n -= strlen(LATEST);
@@ -422,6 +437,11 @@ static int write_image(struct state *s, const struct image *im, bool keep_old, s
 int image_write(struct state *s, const struct image *im, struct err *e)
 {
 	return write_image(s, im, false, e);
+}
+
+int image_write_keeping(struct state *s, const struct image *im, struct err *e)
+{
+	return write_image(s, im, true, e);
 }
 
 int image_tag(struct state *s, const struct ids *ids, const char *name, const char *tag,

@@ -66,7 +66,8 @@ struct image {
 #define IMAGE_DEFAULT "base"
 #define IMAGE_HOST    "host"
 
-/* Is it one, in its one spelling? image_name_clean drops ":latest" first. */
+/* Is it one, in its one spelling? image_name_clean drops "docker.io/", "library/" and ":latest"
+ * first: docker.io/library/python:latest is python. */
 int image_check_name(const char *name, struct err *e);
 int image_name_clean(const char *name, char ret[IMAGE_NAME_MAX + 1], struct err *e);
 /* The name of its file, of a clean name; '+' is in no name. */
@@ -85,6 +86,8 @@ void image_list_free(struct image *list, size_t count);
  * that has the name, whose layers go if nothing else refers to them. ERR_CONFLICT names a box of an
  * older Cove that stands on it by name. The caller sweeps (layers_sweep) when the lock is free. */
 int image_write(struct state *s, const struct image *im, struct err *e);
+/* The same, but the old one's layers stay until `cove image gc`, for builds to find again. */
+int image_write_keeping(struct state *s, const struct image *im, struct err *e);
 
 /* Makes the image's directory tree from a tar stream (plain, no compression: the caller pipes it).
  * user may be NULL: the name of uid 1000 in the image, else root. */

@@ -287,20 +287,15 @@ static int take_meta(struct tar *t, struct err *e)
 
 /* ---- entries ---- */
 
-/* Takes "./" from the front and "/" from the end; what is left is safe to create below a directory,
- * or empty for the root. */
+/* Takes "/" and "./" from the front, as other programs that unpack do (some write absolute names),
+ * and "/" from the end; what is left is safe to create below a directory, or empty for the root. */
 static int clean_path(char *p, struct err *e)
 {
 	size_t n = strlen(p), depth = 0;
 	char *from = p;
 
-	if (p[0] == '/')
-		return err_set(e, ERR_INVALID, EBADMSG, "the tar stream has an absolute path");
-	while (from[0] == '.' && (from[1] == '/' || from[1] == 0)) {
+	while (from[0] == '/' || (from[0] == '.' && (from[1] == '/' || from[1] == 0)))
 		from++;
-		while (*from == '/')
-			from++;
-	}
 	n -= (size_t)(from - p);
 	memmove(p, from, n + 1);
 	while (n > 0 && p[n - 1] == '/')

@@ -325,7 +325,8 @@ static int make_symlink(struct unpack *u, int dir_fd, const char *name,
 	return utimensat(dir_fd, name, times, AT_SYMLINK_NOFOLLOW) < 0 ? -errno : 0;
 }
 
-/* Only to a regular file that this stream made: the tree was empty before. */
+/* Only to a file or a link (itself, not where it leads) that this stream made: the tree was empty
+ * before. */
 static int make_hardlink(struct unpack *u, int dir_fd, const char *name,
 			 const struct tar_entry *entry, struct err *e)
 {
@@ -339,7 +340,8 @@ static int make_hardlink(struct unpack *u, int dir_fd, const char *name,
 		parent[slash - entry->target] = 0;
 	autoclose int fd = fd_openat2(u->root_fd, parent, O_PATH | O_DIRECTORY, 0, INSIDE);
 	slash = slash ? slash + 1 : entry->target;
-	if (fd < 0 || fstatat(fd, slash, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
+	if (fd < 0 || fstatat(fd, slash, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+	    (!S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode)))
 		return err_set(
 			e, ERR_INVALID, EBADMSG,
 			"the tar stream has a hard link to something that is no file in it: '%s'",

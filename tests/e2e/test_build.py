@@ -431,6 +431,23 @@ def test_add_unpacks_archives(build):
     assert build.out("cat /w/plain.tar; test -f /w/as-is.tar && echo yes") == "no tar at allyes\n"
 
 
+def test_an_image_of_one_static_program(build, cove):
+    """No /etc/passwd, no PATH: root is uid 0 all the same, and $PATH is what a command has."""
+    shutil.copy(cove.prefix / "libexec/cove/cove-probe", build.dir / "probe")
+    build('FROM scratch\nCOPY probe /p\nENV PATH=/mine:$PATH\nENTRYPOINT ["/p"]\n')
+    assert "PATH=/mine:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" in build.config()["config"]["env"]
+    done = cove("run", "--image", build.made[-1], "--net", "none", "--", "nonsense")
+    assert b"no user" not in done.err and done.rc != 125
+
+
+def test_a_name_that_moves_keeps_the_cache(build):
+    build.file("a", "a")
+    first, second = "FROM scratch\nCOPY a /one\n", "FROM scratch\nCOPY a /two\n"
+    for text in (first, second):
+        assert build(text, name="moved")["cached"] == 0
+    assert build(first, name="moved")["cached"] == 1
+
+
 def test_hostile_archive(build):
     with tarfile.open(build.dir / "bad.tar", "w") as tar:
         link = tarfile.TarInfo("l")

@@ -199,9 +199,9 @@ static void refuse_name(const char *name, char type)
 
 TEST(names_that_lead_out)
 {
-	static const char *const bad[] = {"/etc/passwd", "../x",    "a/../../x", "..",
-					  "./..",	 "a//b",    "a/./b",	 "//x",
-					  "./../x",	 ".//../x", "a/.."};
+	static const char *const bad[] = {"/../etc/passwd", "../x",    "a/../../x", "..",
+					  "./..",	    "a//b",    "a/./b",	    "/./../x",
+					  "./../x",	    ".//../x", "a/.."};
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		refuse_name(bad[i], '0');
