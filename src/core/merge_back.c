@@ -188,11 +188,52 @@ static bool leads_out(const char *path, const char *target)
 	return false;
 }
 
-/* A file or link of this name is, in git's eyes, the way to a repository elsewhere. */
+/* A file or link of this name is, in git's eyes, the way to a repository elsewhere; and where the
+ * HEAD of one is no file, git looks for a repository further up. */
 static bool names_repository(const struct back *b)
 {
-	return strcasecmp(path_base(b->path), ".git") == 0 && b->head.after_mode != 0 &&
+	const char *base = path_base(b->path);
+
+	if (strcasecmp(base, "HEAD") == 0)
+		return !S_ISREG(b->head.after_mode);
+	return strcasecmp(base, ".git") == 0 && b->head.after_mode != 0 &&
 	       !S_ISDIR(b->head.after_mode);
+}
+
+/* A repository's directory needs no name: this one was one on the host before. */
+static bool is_in_repository(const struct back *b)
+{
+	char dir[STACK_PATH_MAX + 1];
+	size_t len = guarded_in_repository(b->path);
+	autoclose int fd = -1;
+
+	if (len == 0)
+		return false;
+	memcpy(dir, b->path, len);
+	dir[len] = 0;
+	fd = fd_openat2(b->dir_fd, dir, O_PATH | O_DIRECTORY | O_CLOEXEC, 0,
+			FD_BENEATH | FD_NO_SYMLINKS | FD_NO_MAGICLINKS);
+	return fd >= 0 && faccessat(fd, "HEAD", F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+/* Through such a link a program of the host would write what does not come back itself. One that
+ * does not lead out has its dots at the beginning only. */
+static bool leads_to_guarded(const char *path, const char *target)
+{
+	char full[STACK_PATH_MAX + LINK_MAX_BYTES + 2];
+	size_t n = strlen(path);
+
+	memcpy(full, path, n + 1);
+	for (;;) {
+		while (n > 0 && full[n - 1] != '/')
+			n--;
+		if (strncmp(target, "../", 3) != 0)
+			break;
+		target += 3;
+		n -= n > 0;
+	}
+	snprintf(full + n, sizeof(full) - n, "%s", target);
+	return guarded_is(full) || guarded_is_in_git(full);
 }
 
 static const char *why_left_out(const struct back *b)
@@ -204,7 +245,8 @@ static const char *why_left_out(const struct back *b)
 		return "its path is too long";
 	if (mode && !S_ISREG(mode) && !S_ISDIR(mode) && !S_ISLNK(mode))
 		return "neither a file nor a directory nor a link";
-	if (!trusted && (guarded_is(b->path) || names_repository(b)))
+	if (!trusted && (guarded_is(b->path) || names_repository(b) || is_in_repository(b) ||
+			 (b->has_target && leads_to_guarded(b->path, b->target))))
 		return "it makes this machine run something: --trust-dir takes it";
 	if (!trusted && b->has_target && leads_out(b->path, b->target))
 		return "a link that leads out of the directory: --trust-dir takes it";

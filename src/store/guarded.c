@@ -17,6 +17,13 @@ const struct guarded guarded_list[] = {
 	{NULL, ".zshrc", false},	{NULL, ".zshenv", false},
 	{NULL, ".ssh", false},		{0}};
 
+/* Also these do not come back; as files of a shared directory they are too many to be pinned. */
+static const char *const more_names[] = {
+	".bash_aliases", ".bash_login", ".bash_logout", ".cargo",    ".devcontainer.json",
+	".gdbinit",	 ".gitconfig",	".gvimrc",	".lldbinit", ".npmrc",
+	".nvimrc",	 ".run",	".vimrc",	".windsurf", ".yarnrc",
+	".yarnrc.yml",	 ".zlogin",	".zprofile"};
+
 /* Some file systems do not tell capitals from small letters. */
 static bool is_name(const char *part, size_t len, const char *name)
 {
@@ -28,19 +35,48 @@ static bool is_guarded_name(const char *part, size_t len)
 	for (const struct guarded *g = guarded_list; g->path; g++)
 		if (!g->parent && !g->file_only && is_name(part, len, g->path))
 			return true;
+	for (size_t i = 0; i < sizeof(more_names) / sizeof(more_names[0]); i++)
+		if (is_name(part, len, more_names[i]))
+			return true;
 	return false;
 }
 
-/* Hooks and settings, and what says that those of another directory are to be used. */
+/* Hooks and settings, what says that those of another directory are to be used, and commands of a
+ * rebase that goes on. */
 static bool is_guarded_in_git(const char *part, size_t len)
 {
-	static const char *const names[] = {"hooks", "config", "config.worktree", "commondir",
-					    "gitdir"};
+	static const char *const names[] = {"hooks",	    "config",	    "config.worktree",
+					    "commondir",    "gitdir",	    "info",
+					    "rebase-apply", "rebase-merge", "sequencer"};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (is_name(part, len, names[i]))
 			return true;
 	return false;
+}
+
+bool guarded_is_in_git(const char *path)
+{
+	for (const char *part = path; *part;) {
+		size_t len = strcspn(part, "/");
+
+		if (is_name(part, len, ".git"))
+			return true;
+		part += len + (part[len] == '/');
+	}
+	return false;
+}
+
+size_t guarded_in_repository(const char *path)
+{
+	for (const char *part = path; *part;) {
+		size_t len = strcspn(part, "/");
+
+		if (part > path && is_guarded_in_git(part, len))
+			return (size_t)(part - path) - 1;
+		part += len + (part[len] == '/');
+	}
+	return 0;
 }
 
 bool guarded_is(const char *path)
@@ -54,6 +90,9 @@ bool guarded_is(const char *path)
 		if (is_guarded_name(part, len))
 			return true;
 		if (in_git && is_guarded_in_git(part, len))
+			return true;
+		/* With that a directory of any name is a repository, settings and all. */
+		if (!in_git && is_last && is_name(part, len, "HEAD"))
 			return true;
 		/* By itself it is a repository's directory, which is nothing, or what names one
 		 * elsewhere; the caller knows which. */

@@ -22,3 +22,10 @@ extern const struct guarded guarded_list[];
 /* Is a path (relative, "a/b") one of these or below one, at any depth? In a repository that is
  * anything called hooks or config, those of its modules and worktrees too. */
 bool guarded_is(const char *path);
+
+/* Is ".git" on the way, or the end of it? */
+bool guarded_is_in_git(const char *path);
+
+/* Of a path that would be one of these if a directory on its way were a repository: how long the
+ * directory's path is. 0: it would be none (or the top's, which ".git" is for). */
+size_t guarded_in_repository(const char *path);

@@ -1,10 +1,15 @@
 """cove merge: what a box changed on its copy of a host directory comes back, reviewed, whole or not at all."""
 import os
+import shutil
 import stat
+import subprocess
 
 import pytest
 
 from conftest import IS_ROOT, needs_root, remove_tree
+
+
+needs_git = pytest.mark.skipif(not shutil.which("git"), reason="git is not installed")
 
 
 @pytest.fixture
@@ -170,6 +175,33 @@ rm -r src; ln -s ../outside src; mkdir -p d/e; echo x > d/e/f""")
     assert (work / "holes").stat().st_size == 1 << 40 and (work / "holes").stat().st_blocks < 100
     assert (work / "a\nb\x1b[2J").read_text() == "x"
     assert "\x1b" not in done.text + done.errors
+
+
+REPOSITORY = r"""
+mkdir -p $1/objects $1/refs; echo 'ref: refs/heads/master' > $1/HEAD
+printf '[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = .\n\tfsmonitor = "touch /tmp/%s; false"\n' \
+    planted > $1/config"""
+
+
+@needs_git
+def test_no_repository_is_planted(cove, work, tmp):
+    """Any directory with HEAD, objects and refs is one for git, whose settings are commands."""
+    def git(*args, cwd=work):
+        return subprocess.run(["git", *args], cwd=cwd, env={**os.environ, "HOME": str(tmp)}, capture_output=True)
+
+    shutil.rmtree(work / ".git")
+    assert git("init", "-q", ".").returncode == 0 and git("init", "-q", "--bare", "kept.git").returncode == 0
+    settings = (work / "kept.git/config").read_text()
+    name = make(cove, work, f"plant() {{ {REPOSITORY}\n}}; plant .; plant tools; rm .git/HEAD; "
+                "echo evil >> kept.git/config; ln -s .git/config gc; ln -s ../.git/. tools/hk; echo fine > kept.git/description")
+    told = cove("merge", "--json", name).ok().json["changes"]
+    left = {c["path"] for c in told if c["state"] == "left_out"}
+    assert left == {f"/workspace/{p}" for p in ("HEAD", "tools/HEAD", ".git/HEAD", "kept.git/config", "gc", "tools/hk")}
+    assert (work / "kept.git/config").read_text() == settings and not (work / "tools/HEAD").exists()
+    assert (work / "kept.git/description").read_text() == "fine\n"
+    for place in (work, work / "tools"):
+        done = git("-c", "safe.directory=*", "rev-parse", "--show-toplevel", cwd=place)
+        assert done.stdout.decode().strip() == str(work)
 
 
 def test_what_cannot_be_merged(cove, work):

@@ -343,7 +343,12 @@ TEST(what_is_guarded)
 					  ".vscode/tasks.json",
 					  "a/b/.envrc",
 					  ".ssh",
-					  ".git/worktrees/w/config.worktree"};
+					  ".git/worktrees/w/config.worktree",
+					  "HEAD",
+					  "tools/head",
+					  ".git/rebase-merge/git-rebase-todo",
+					  "a/.gitconfig",
+					  ".devcontainer.json"};
 	static const char *const no[] = {".git",       ".git/HEAD",   ".git/objects/ab/cd",
 					 "hooks",      "src/config",  "Makefile",
 					 ".gitignore", "x.git/hooks", ".vscodex/file"};
@@ -352,6 +357,11 @@ TEST(what_is_guarded)
 		CHECK(guarded_is(yes[i]));
 	for (size_t i = 0; i < sizeof(no) / sizeof(no[0]); i++)
 		CHECK(!guarded_is(no[i]));
+	CHECK_EQ(guarded_in_repository("a/bare/hooks/x"), strlen("a/bare"));
+	CHECK_EQ(guarded_in_repository("a/bare/objects"), 0);
+	CHECK_EQ(guarded_in_repository("config"), 0);
+	CHECK(guarded_is_in_git("a/.Git/."));
+	CHECK(!guarded_is_in_git("a/.gitx/b.git"));
 }
 
 TAP_MAIN
