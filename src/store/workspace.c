@@ -7,9 +7,9 @@
  *
  * A disk is made within .new-<random> and named <name>.img before the directory gets its name, and
  * a removal takes the names away in the other order: a disk without a directory is never in use,
- * whoever made it or removed it was killed, and it goes. Making, opening and removing hold a lock
- * on workspaces/, so that none of them sees another halfway. A volume in the pool is named by the
- * directory itself, and comes and goes with it.
+ * whoever made it or removed it was killed, and it goes; so does a list of layers. Making, opening
+ * and removing hold a lock on workspaces/, so that none of them sees another halfway. A volume in
+ * the pool is named by the directory itself, and comes and goes with it.
  *
  * A mount source is resolved by the kernel with RESOLVE_BENEATH, because a box may be changing the
  * workspace at this very moment: no check of ours could be trusted by the time the path is used.
@@ -39,7 +39,11 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-enum { OPEN_TRIES = 32, LOCK_STEP_MS = 5 };
+enum {
+	OPEN_TRIES = 32,
+	LOCK_STEP_MS = 5,
+	STACK_NAME_SIZE = BOX_NAME_MAX + sizeof(WORKSPACE_STACK_END)
+};
 
 #define KERNEL_RENAME_NOREPLACE 1u /* from the kernel's headers, which musl does not bring */
 
@@ -87,6 +91,32 @@ struct storage_place workspace_place(const struct state *s, const char *name)
 		.home_fd = s->home_fd, .dir_fd = s->workspaces_fd, .name = name};
 }
 
+static void stack_name(const char *name, char ret[STACK_NAME_SIZE])
+{
+	snprintf(ret, STACK_NAME_SIZE, "%.*s" WORKSPACE_STACK_END, (int)BOX_NAME_MAX, name);
+}
+
+/* Of a directory that is missing. The next of that name would take it over. Under the lock. */
+static int drop_lone_disk(struct state *s, const char *name)
+{
+	struct storage_place place = workspace_place(s, name);
+	char disk[DISK_NAME_SIZE];
+
+	disk_name(&place, disk);
+	return unlinkat(s->workspaces_fd, disk, 0) < 0 && errno != ENOENT ? -errno : 0;
+}
+
+int workspace_drop_lone(struct state *s, const char *name, struct err *e)
+{
+	char stack[STACK_NAME_SIZE];
+	int r = drop_lone_disk(s, name);
+
+	stack_name(name, stack);
+	if (r == 0 && unlinkat(s->workspaces_fd, stack, 0) < 0 && errno != ENOENT)
+		r = -errno;
+	return r < 0 ? state_error(s, -r, "sweep the workspaces in", e) : 0;
+}
+
 /* Under the lock. */
 static int make_workspace(struct state *s, const char *name)
 {
@@ -119,7 +149,6 @@ static int make_with_disk(struct state *s, const char *name, uint64_t bytes, str
 		return state_error(s, -r, "make the workspace in", e);
 	disk_name(&place, disk);
 	r = disk_make(&place, &(struct storage_size){.bytes = bytes}, fd, disk, e);
-	/* One that is there without a directory was being removed. */
 	if (r == 0 && (renameat(fd, disk, s->workspaces_fd, disk) < 0 ||
 		       renameat(s->workspaces_fd, tmp, s->workspaces_fd, name) < 0))
 		r = state_error(s, errno, "make the workspace in", e);
@@ -158,8 +187,10 @@ int workspace_make(struct state *s, const char *name, const struct ids *ids, uin
 		   struct err *e)
 {
 	struct storage_place place = workspace_place(s, name);
-	int r;
+	int r = drop_lone_disk(s, name);
 
+	if (r < 0)
+		return state_error(s, -r, "make the workspace in", e);
 	if (bytes > 0 && ids->kind == IDS_RANGE && pool_is_ready(s->home_fd))
 		return make_in_pool(s, name, ids, bytes, e);
 	if (bytes > 0 && ids->kind == IDS_RANGE && storage_loop.check(&place, ids, NULL) == 0)
@@ -173,14 +204,9 @@ enum { OPEN_FLAGS = O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW };
 /* Opens the directory; makes it if it is missing. Under the lock. */
 static int open_or_make(struct state *s, const char *name, int *ret_fd, struct err *e)
 {
-	char disk[DISK_NAME_SIZE];
-	struct storage_place place = workspace_place(s, name);
 	int fd = openat(s->workspaces_fd, name, OPEN_FLAGS), r;
 
 	if (fd < 0 && errno == ENOENT) {
-		/* A disk without its directory was being removed. */
-		disk_name(&place, disk);
-		unlinkat(s->workspaces_fd, disk, 0);
 		r = make_workspace(s, name);
 		if (r < 0)
 			return state_error(s, -r, "make the workspace in", e);
@@ -246,7 +272,12 @@ int workspace_use(struct state *s, const char *name, const struct ids *ids, uint
 	r = workspace_lock(s, name, &lock, e);
 	if (r < 0)
 		return r;
-	r = workspace_is_missing(s, name) ? -ENOENT : workspace_stack_read(s, name, &ret->stack);
+	if (workspace_is_missing(s, name)) {
+		r = workspace_drop_lone(s, name, e);
+		if (r < 0)
+			return r;
+	}
+	r = workspace_stack_read(s, name, &ret->stack);
 	if (r < 0 && r != -ENOENT)
 		return err_set(e, ERR_DAMAGED, -r, "the layers of workspace '%s' cannot be read",
 			       name);
@@ -444,7 +475,7 @@ int workspace_sweep(struct state *s, const struct ids *ids, struct err *e)
 int workspace_hide(struct state *s, const char *name, struct err *e)
 {
 	struct storage_place place = workspace_place(s, name);
-	char gone[32], disk[DISK_NAME_SIZE];
+	char gone[32], disk[DISK_NAME_SIZE], stack[STACK_NAME_SIZE];
 
 	state_gone_name(gone);
 	if (renameat(s->workspaces_fd, name, s->workspaces_fd, gone) < 0) {
@@ -456,8 +487,8 @@ int workspace_hide(struct state *s, const char *name, struct err *e)
 	state_gone_name(gone);
 	if (renameat(s->workspaces_fd, disk, s->workspaces_fd, gone) < 0 && errno != ENOENT)
 		return state_error(s, errno, "remove the workspace in", e);
-	snprintf(disk, sizeof(disk), "%.*s" WORKSPACE_STACK_END, (int)BOX_NAME_MAX, name);
-	if (unlinkat(s->workspaces_fd, disk, 0) < 0 && errno != ENOENT)
+	stack_name(name, stack);
+	if (unlinkat(s->workspaces_fd, stack, 0) < 0 && errno != ENOENT)
 		return state_error(s, errno, "remove the workspace in", e);
 	return fsync(s->workspaces_fd) < 0 ? state_error(s, errno, "sync", e) : 0;
 }
@@ -520,7 +551,7 @@ int workspace_check_users(struct state *s, const char *name,
 int workspace_take_made(struct state *s, int from_fd, const char *name, bool force, struct err *e)
 {
 	struct storage_place place = workspace_place(s, name);
-	char disk[DISK_NAME_SIZE], stack[BOX_NAME_MAX + sizeof(WORKSPACE_STACK_END)];
+	char disk[DISK_NAME_SIZE], stack[STACK_NAME_SIZE];
 	autoclose int lock = -1;
 	int to = s->workspaces_fd, r = workspace_lock(s, name, &lock, e);
 
@@ -528,10 +559,12 @@ int workspace_take_made(struct state *s, int from_fd, const char *name, bool for
 		r = force ? workspace_hide(s, name, e)
 			  : err_set(e, ERR_EXISTS, EEXIST, "workspace '%s' was made meanwhile",
 				    name);
+	if (r == 0)
+		r = workspace_drop_lone(s, name, e);
 	if (r < 0)
 		return r;
 	disk_name(&place, disk);
-	snprintf(stack, sizeof(stack), "%.*s" WORKSPACE_STACK_END, (int)BOX_NAME_MAX, name);
+	stack_name(name, stack);
 	if ((renameat(from_fd, disk, to, disk) < 0 && errno != ENOENT) ||
 	    (renameat(from_fd, stack, to, stack) < 0 && errno != ENOENT) ||
 	    renameat(from_fd, name, to, name) < 0 || fsync(to) < 0)

@@ -118,7 +118,11 @@ int workspace_stack_make(struct state *s, const char *name, const struct ids *id
 			       "another name",
 			       name, name);
 	r = write_stack(s, name, &w, e);
-	return r < 0 ? r : workspace_make(s, name, ids, bytes, e);
+	if (r == 0)
+		r = workspace_make(s, name, ids, bytes, e);
+	if (r < 0 && workspace_is_missing(s, name))
+		(void)workspace_drop_lone(s, name, NULL);
+	return r;
 }
 
 int workspace_stack_replace(struct state *s, const char *name, const struct ids *ids,

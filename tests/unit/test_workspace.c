@@ -1,6 +1,7 @@
 /* Workspaces: made whole, removed whole, and mount sources that cannot lead out. */
 #include "store/workspace.h"
 
+#include "small_disk.h"
 #include "store/record.h"
 #include "store_home.h"
 
@@ -126,6 +127,64 @@ STORE_TEST(a_removal_clears_what_a_crash_left)
 	close(make("x"));
 	CHECK_EQ(workspace_remove(&s, &ids, "x", &why), 0);
 	CHECK_EQ(count_names(s.workspaces_fd), 0);
+}
+
+/* A stack of one layer, and what a killed removal left of it: the list. */
+static void leave_list(const char *name)
+{
+	static const char *const layers[] = {
+		"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"};
+
+	CHECK_EQ(workspace_stack_make(&s, name, &ids, layers, 1, 0, &why), 0);
+	CHECK_EQ(unlinkat(s.workspaces_fd, name, AT_REMOVEDIR), 0);
+}
+
+STORE_TEST(a_list_without_its_directory_is_of_nothing)
+{
+	struct workspace_use u;
+	int made;
+
+	leave_list("code");
+	close(make("code"));
+	for (int again = 0; again < 2; again++) {
+		CHECK_EQ(workspace_use(&s, "code", &ids, 0, false, &u, &why), 0);
+		CHECK_EQ(u.stack.count, 0);
+		workspace_use_done(&u);
+	}
+	CHECK_EQ(count_names(s.workspaces_fd), 1);
+	/* Nor does one that a restore made take it over. */
+	leave_list("other");
+	CHECK_EQ(mkdirat(s.home_fd, "made", 0700), 0);
+	made = openat(s.home_fd, "made", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	CHECK_EQ(mkdirat(made, "other", 0755), 0);
+	CHECK_EQ(workspace_take_made(&s, made, "other", false, &why), 0);
+	close(made);
+	CHECK_EQ(count_names(s.workspaces_fd), 2);
+}
+
+/* One that failed leaves no list; the directory that counts files is full. */
+STORE_TEST(a_stack_that_cannot_be_made_leaves_nothing)
+{
+	static const char *const layers[] = {
+		"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"};
+	char path[SMALL_DISK_PATH], name[16];
+	int made = 0;
+
+	small_disk_mount(path, 1);
+	fd_close(&s.workspaces_fd);
+	s.workspaces_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	CHECK(s.workspaces_fd >= 0);
+	/* Room for the list, and none for the directory. */
+	for (;; made++) {
+		snprintf(name, sizeof(name), "f%d", made);
+		if (mkdirat(s.workspaces_fd, name, 0700) < 0)
+			break;
+	}
+	snprintf(name, sizeof(name), "f%d", --made);
+	CHECK_EQ(unlinkat(s.workspaces_fd, name, AT_REMOVEDIR), 0);
+	CHECK_EQ(workspace_stack_make(&s, "code", &ids, layers, 1, 0, &why), -ENOSPC);
+	CHECK_EQ(count_names(s.workspaces_fd), made);
+	small_disk_unmount(path);
 }
 
 STORE_TEST(a_source_is_made_inside)
