@@ -445,12 +445,14 @@ static int drop_parts(struct state *s, bool all, uint64_t *ret_bytes, struct err
 		close(fd);
 		return r;
 	}
-	while ((d = readdir(dir)))
+	while ((errno = 0, d = readdir(dir)))
 		if ((all && str_starts(d->d_name, PART_PREFIX)) ||
 		    str_starts(d->d_name, NEW_PREFIX))
 			drop_part(fd, d->d_name, ret_bytes);
+	if (errno)
+		r = state_error(s, errno, "list blobs/ in", e);
 	closedir(dir);
-	return 0;
+	return r;
 }
 
 void blobs_sweep(struct state *s)

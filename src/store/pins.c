@@ -102,9 +102,11 @@ int layer_pins_refs(struct state *s, struct refs *refs, struct err *e)
 		fd_close(&fd);
 		return s->layers_fd < 0 ? 0 : err_errno(e, errno, "list the layers");
 	}
-	while (r == 0 && (d = readdir(dir)))
+	while (r == 0 && (errno = 0, d = readdir(dir)))
 		if (str_starts(d->d_name, ".new-"))
 			r = read_pins(s, d->d_name, refs);
+	if (r == 0 && errno)
+		r = -errno;
 	closedir(dir);
 	return r < 0 ? err_errno(e, -r, "read which layers are held") : 0;
 }

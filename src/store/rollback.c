@@ -126,6 +126,24 @@ static int add_refs(struct refs *refs, const char *const *ids, size_t count)
 	return r;
 }
 
+static int add_box_refs(struct state *s, const char *box, struct refs *refs, struct err *e)
+{
+	autoclose int box_fd = -1;
+	struct rollback rb;
+	int r = record_open(s, box, &box_fd, e);
+
+	if (r == 0)
+		r = rollback_read(box_fd, &rb, e);
+	if (r <= 0)
+		return r;
+	r = add_refs(refs, rb.layers, rb.layer_count);
+	if (r == 0)
+		r = add_refs(refs, rb.workspace_layers, rb.workspace_layer_count);
+	rollback_done(&rb);
+	return r < 0 ? err_errno(e, -r, "list what box '%s' is to become", box) : 0;
+}
+
+/* What cannot be looked at now is an error: its layers would look unused. */
 int rollback_refs(struct state *s, struct refs *refs, struct err *e)
 {
 	char **names;
@@ -134,19 +152,11 @@ int rollback_refs(struct state *s, struct refs *refs, struct err *e)
 
 	if (r < 0)
 		return r;
-	for (size_t i = 0; i < count && r >= 0; i++) {
-		autoclose int box_fd = -1;
-		struct rollback rb;
-
-		if (record_open(s, names[i], &box_fd, NULL) < 0)
-			continue;
-		r = rollback_read(box_fd, &rb, e);
-		if (r > 0)
-			r = add_refs(refs, rb.layers, rb.layer_count);
-		if (r >= 0)
-			r = add_refs(refs, rb.workspace_layers, rb.workspace_layer_count);
-		rollback_done(&rb);
+	for (size_t i = 0; i < count && r == 0; i++) {
+		r = add_box_refs(s, names[i], refs, e);
+		if (r == -ENOENT) /* it is gone meanwhile */
+			r = 0;
 	}
 	state_names_free(names, count);
-	return r < 0 ? r : 0;
+	return r;
 }

@@ -2,6 +2,8 @@
 #include "base/lines.h"
 #include "base/str.h"
 #include "store/record.h"
+#include "store/refs.h"
+#include "store/rollback.h"
 #include "store_home.h"
 #include "wire/msg.h"
 
@@ -476,6 +478,27 @@ HOME_TEST(asking_never_keeps_a_keeper_from_its_lock)
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 	close(box_fd);
+}
+
+/* A box that cannot be looked at may stand on anything. */
+HOME_TEST(layers_of_a_rollback_are_known_or_it_is_an_error)
+{
+	static const char id[] = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+	struct rollback rb = {.token = "t", .layers = {id}, .layer_count = 1};
+	struct spec spec = {.name = "dev", .image = "base", .wall = "native"};
+	struct refs refs = {0};
+	struct err e = {0};
+	int box_fd;
+
+	CHECK_EQ(record_create(s, &spec, &box_fd, &e), 0);
+	CHECK_EQ(rollback_write(box_fd, &rb, &e), 0);
+	close(box_fd);
+	CHECK_EQ(rollback_refs(s, &refs, &e), 0);
+	CHECK_EQ(refs.count, 1);
+	refs_done(&refs);
+	CHECK_EQ(symlinkat("dev", s->boxes_fd, "alias"), 0);
+	CHECK(rollback_refs(s, &refs, &e) < 0 && e.kind != ERR_NONE);
+	refs_done(&refs);
 }
 
 HOME_TEST(a_name_is_taken_once)
