@@ -3,6 +3,9 @@
 Whatever happened: the box runs commands, a snapshot that is listed is whole, a rollback happened or did not (the next
 start finishes one that had begun), `cove system verify` finds no damage, and saying it again finishes it.
 """
+import json
+import os
+
 from storefaults import CALLS, Traced
 
 BOX, SNAPSHOT, FORK, IMAGE = "snap", "kept", "forked", "saved"
@@ -98,7 +101,16 @@ class Snapshots:
         self.rig.cove("snapshot", "create", BOX, SNAPSHOT, check=True)
 
     def fork_again(self):
+        """A fork that never ran is in nobody's way: what was made for it goes with its record, or was never there."""
         self.check(BOX, "one")
+        found = self.rig.cove("inspect", FORK)
+        if found.returncode != 0 or json.loads(found.stdout)["state"] == "created":
+            self.rig.cove("rm", "-f", FORK, check=True)
+            left = [name for name in os.listdir(self.rig.home / "workspaces") if name.startswith(FORK)]
+            if FORK in left:
+                raise self.broken(f"a fork that never ran left {left}")
+            self.rig.cove("fork", SNAPSHOT, "--name", FORK, check=True)
+            self.check(FORK, "one")
         self.check_fork("one")
 
     def operations(self):

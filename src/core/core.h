@@ -152,7 +152,10 @@ struct core_spec {
 	size_t policy_len;
 	const char *const *allow; /* borrowed from the options */
 	const char *const *deny;
-	bool keep;				       /* life_start.keep */
+	bool keep;			     /* life_start.keep */
+	bool makes_workspace;		     /* of a fork: above these layers */
+	const char *const *workspace_layers; /* borrowed */
+	size_t workspace_layer_count;
 	struct wall_secret secrets[BUILD_SECRETS_MAX]; /* what they point to is borrowed */
 	size_t secret_count;
 };

@@ -12,11 +12,19 @@
 
 enum { PLACE_STEP_MS = 2 };
 
+/* The workspace first: without the record it would not be known whose it is. */
+static int undo(struct core_create *c, bool durable)
+{
+	if (c->made_workspace)
+		life_drop_workspace(c->up.cove, &c->spec->spec);
+	return life_trash(c->up.cove, c->up.name, c->up.box_fd, durable, NULL);
+}
+
 static void create_undone(struct core_create *c)
 {
 	const struct spec *spec = &c->spec->spec;
 
-	if (life_trash(c->up.cove, spec->name, c->up.box_fd, !spec->one_shot, NULL) < 0)
+	if (undo(c, !spec->one_shot) < 0)
 		err_prefix(&c->why, "not all of box '%s' could be removed again", spec->name);
 	core_up_end(&c->up, c->result, &c->why);
 }
@@ -123,8 +131,16 @@ static void on_create_begin(struct ev_defer *d)
 	if (r == 0)
 		r = write_record(c, &e);
 	c->since_ms = ev_now(c->up.ev);
-	if (r < 0)
+	if (r < 0) {
 		core_up_end(&c->up, r, &e);
+		return;
+	}
+	if (c->spec->makes_workspace) {
+		r = life_make_workspace(cove, c->spec, &e);
+		c->made_workspace = r == 0;
+	}
+	if (r < 0)
+		create_fail(&c->up, r, &e);
 	else
 		await_place(&c->up.timer);
 }
@@ -143,6 +159,6 @@ void core_create_start(struct core_create *c, struct ev *ev, struct cove *cove,
 void core_create_cancel(struct core_create *c)
 {
 	if (c->up.box_fd >= 0 && !c->up.conn)
-		(void)life_trash(c->up.cove, c->up.name, c->up.box_fd, false, NULL);
+		(void)undo(c, false);
 	core_up_cancel(&c->up);
 }

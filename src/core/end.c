@@ -21,6 +21,7 @@
 #include "storage/storage.h"
 #include "store/layer.h"
 #include "store/net.h"
+#include "store/workspace_stack.h"
 #include "wire/msg.h"
 
 #include <dirent.h>
@@ -238,6 +239,36 @@ int life_trash(struct cove *cove, const char *name, int box_fd, bool durable, st
 	return storage_delete(cove->state.home_fd, cove->state.boxes_fd, trash, &cove->ids, e);
 }
 
+/* Of this box and no other that had its name. */
+static void workspace_token(const struct spec *spec, char ret[WORKSPACE_TOKEN])
+{
+	snprintf(ret, WORKSPACE_TOKEN, "fork-%llu", (unsigned long long)spec->created_ms);
+}
+
+int life_make_workspace(struct cove *cove, const struct core_spec *s, struct err *e)
+{
+	struct workspace_stack of = {.layers = (char **)(uintptr_t)s->workspace_layers,
+				     .count = s->workspace_layer_count};
+
+	workspace_token(&s->spec, of.token);
+	return workspace_stack_make(&cove->state, s->spec.workspace, &cove->ids, &of,
+				    s->spec.limits[LIMIT_DISK], e);
+}
+
+void life_drop_workspace(struct cove *cove, const struct spec *spec)
+{
+	char token[WORKSPACE_TOKEN];
+	struct err e = {0};
+
+	if (!spec->from || !spec->workspace)
+		return;
+	workspace_token(spec, token);
+	if (core_ids(cove, &e) < 0 ||
+	    workspace_stack_undo(&cove->state, &cove->ids, spec->workspace, token, spec->name, &e) <
+		    0)
+		log_debug("workspace %s stays: %s", spec->workspace, e.msg);
+}
+
 /* The layers that only this box stood on: those of a fork, or of a box that was rolled back. What
  * stays is found by `cove image gc`. */
 static void drop_layers(struct cove *cove, const struct record *r)
@@ -275,6 +306,10 @@ int box_destroy_locked(struct cove *cove, const char *name, int box_fd, const ch
 	}
 	if (box_fd >= 0)
 		r = end_running(cove, name, box_fd, &how, e);
+	/* Of a fork whose maker was killed before it ran. */
+	if (r == 0 && is_of_snapshot && record.state == BOX_CREATED &&
+	    !core_has_moved(cove, name, box_fd))
+		life_drop_workspace(cove, &record.spec);
 	if (r >= 0) {
 		r = life_trash(cove, name, box_fd, true, e);
 		/* Its launcher does the same, if it lives; but later. */

@@ -5,6 +5,11 @@
  * still empty: it costs the same whatever the snapshot holds. What it is comes from the spec that
  * the snapshot keeps, but for name, session, workspace and time. Of a box, a snapshot is taken
  * first that is there only until the forks' own records refer to its layers.
+ *
+ * A fork's workspace is made after its record, and its list names the fork that it was made for:
+ * whoever removes a fork that never ran, because making it failed or its maker was killed, removes
+ * that workspace, too. Several are all or none, unless their maker is killed: then those stay that
+ * had been started.
  */
 #include "base/clock.h"
 #include "base/fd.h"
@@ -102,8 +107,13 @@ static int fork_spec(struct cove *cove, const struct snapshot *sn, const char *n
 	spec->renew = true;
 	spec->layer_count = sn->layer_count;
 	memcpy(spec->layers, sn->layers, sn->layer_count * sizeof(sn->layers[0]));
-	if (spec->workspace)
+	/* Above the workspace's own layers; one that was empty is simply another empty one. */
+	if (spec->workspace) {
 		spec->workspace = s->name;
+		s->makes_workspace = true;
+		s->workspace_layers = sn->workspace_layers;
+		s->workspace_layer_count = sn->workspace_layer_count;
+	}
 	str_copy(s->net, sizeof(s->net), net_is_closed(spec->net) ? "closed" : spec->net);
 	spec->net = s->net;
 	if (sn->policy) {
@@ -115,41 +125,21 @@ static int fork_spec(struct cove *cove, const struct snapshot *sn, const char *n
 	return spec_check(spec, e);
 }
 
-/* Above the workspace's own layers; one that was empty is simply another empty one. */
-static int fork_workspace(struct cove *cove, const struct snapshot *sn, const struct spec *spec,
-			  bool *ret_made, struct err *e)
-{
-	int r;
-
-	*ret_made = false;
-	if (!spec->workspace)
-		return 0;
-	r = workspace_stack_make(&cove->state, spec->workspace, &cove->ids, sn->workspace_layers,
-				 sn->workspace_layer_count, spec->limits[LIMIT_DISK], e);
-	*ret_made = r == 0;
-	return r;
-}
-
 static int fork_one(struct cove *cove, const struct snapshot *sn, const char *name, struct err *e)
 {
 	struct cove_box_options o = {.size = sizeof(o), .name = name};
 	autofree struct core_spec *s = calloc(1, sizeof(*s));
 	autofree char *text = NULL;
 	struct core_conn *conn = NULL;
-	bool made_workspace = false;
 	int r = s ? fork_spec(cove, sn, name, s, &text, e) : err_errno(e, ENOMEM, "make a fork");
 
 	if (!s)
 		return r;
 	core_sweep_box(cove, name);
 	if (r == 0)
-		r = fork_workspace(cove, sn, &s->spec, &made_workspace, e);
-	if (r == 0)
 		r = life_create(cove, s, &o, &conn, e);
 	if (r == 0)
 		box_event_open(cove, &s->spec);
-	else if (made_workspace)
-		(void)workspace_remove(&cove->state, &cove->ids, name, NULL);
 	core_conn_free(conn);
 	core_spec_done(s);
 	return r;

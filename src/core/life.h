@@ -37,6 +37,11 @@ int life_create(struct cove *cove, struct core_spec *s, const struct cove_box_op
 int box_create(struct cove *cove, struct core_spec *s, const struct cove_box_options *o,
 	       struct cove_box **ret, struct err *e);
 
+/* end.c. A fork's workspace, made after its record and before it runs; and removed again if it is
+ * still what that fork made. */
+int life_make_workspace(struct cove *cove, const struct core_spec *s, struct err *e);
+void life_drop_workspace(struct cove *cove, const struct spec *spec);
+
 void box_event_open(struct cove *cove, const struct spec *spec);
 
 /* end.c. With the operation lock held through box_fd and the box not live: clears socket and

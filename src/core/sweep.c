@@ -62,6 +62,8 @@ static void judge(struct cove *cove, const char *name, int box_fd)
 	 * A keeper on its way has long arrived by then. */
 	was_abandoned = record.state == BOX_CREATED &&
 			clock_wall_ms() > record.spec.created_ms + ABANDONED_MS;
+	if (was_abandoned)
+		life_drop_workspace(cove, &record.spec);
 	if (record.spec.one_shot || was_abandoned) {
 		r = life_trash(cove, name, box_fd, false, &e);
 	} else if (record.state == BOX_STOPPED && record.ended_ms == 0) {

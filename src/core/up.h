@@ -58,7 +58,8 @@ void core_up_await_hello(struct core_up *u,
 /*
  * Making a box and starting it:
  *
- *	record -> no removal has the place of its name (a timer) -> policy, spawn -> HELLO -> done
+ *	record -> a fork's workspace -> no removal has the place of its name (a timer)
+ *		-> policy, spawn -> HELLO -> done
  *		what fails after the record: its keeper is gone -> the box is trash -> why
  */
 struct core_create {
@@ -68,6 +69,7 @@ struct core_create {
 	struct core_spec *spec;			/* borrowed */
 	const struct cove_box_options *options; /* borrowed */
 	uint64_t since_ms;
+	bool made_workspace;
 	int result;
 	struct err why;
 };

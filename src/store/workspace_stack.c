@@ -104,9 +104,8 @@ static int write_stack(struct state *s, const char *name, const struct workspace
 }
 
 int workspace_stack_make(struct state *s, const char *name, const struct ids *ids,
-			 const char *const *layers, size_t count, uint64_t bytes, struct err *e)
+			 const struct workspace_stack *of, uint64_t bytes, struct err *e)
 {
-	const struct workspace_stack w = {.layers = (char **)(uintptr_t)layers, .count = count};
 	autoclose int lock_fd = -1;
 	int r = workspace_lock(s, name, &lock_fd, e);
 
@@ -117,12 +116,39 @@ int workspace_stack_make(struct state *s, const char *name, const struct ids *id
 			       "there is a workspace '%s' already: 'cove workspace rm %s', or "
 			       "another name",
 			       name, name);
-	r = write_stack(s, name, &w, e);
+	r = write_stack(s, name, of, e);
 	if (r == 0)
 		r = workspace_make(s, name, ids, bytes, e);
 	if (r < 0 && workspace_is_missing(s, name))
 		(void)workspace_drop_lone(s, name, NULL);
 	return r;
+}
+
+static bool is_that(void *arg, const char *box)
+{
+	return strcmp(arg, box) == 0;
+}
+
+int workspace_stack_undo(struct state *s, const struct ids *ids, const char *name,
+			 const char *token, const char *box, struct err *e)
+{
+	struct workspace_stack have;
+	autoclose int lock_fd = -1;
+	bool is_its;
+	int r = s->workspaces_fd < 0 ? -ENOENT : workspace_lock(s, name, &lock_fd, e);
+
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	is_its = workspace_stack_read(s, name, &have) == 0 && strcmp(have.token, token) == 0;
+	workspace_stack_done(&have);
+	if (!is_its)
+		return 0;
+	r = workspace_check_users(s, name, is_that, (void *)(uintptr_t)box, e);
+	if (r == 0)
+		r = workspace_hide(s, name, e);
+	fd_close(&lock_fd);
+	/* Of one without a directory the sweep takes the list. */
+	return r == 0 || r == -ENOENT ? workspace_sweep(s, ids, e) : r;
 }
 
 int workspace_stack_replace(struct state *s, const char *name, const struct ids *ids,

@@ -6,7 +6,7 @@
  *	workspaces/<name>, <name>.img	as ever, but holding upper/ and work/
  *
  * The list is there before the directory is, and goes after it: without its directory it means
- * nothing.
+ * nothing. Its token says who made it, for whoever has to finish that or to undo it.
  */
 #pragma once
 
@@ -26,7 +26,7 @@ enum { WORKSPACE_TOKEN = 33 };
 struct workspace_stack {
 	char **layers; /* owned, bottom first; free with workspace_stack_done */
 	size_t count;
-	char token[WORKSPACE_TOKEN]; /* of the rollback that made it, or empty */
+	char token[WORKSPACE_TOKEN]; /* of the rollback or fork that made it, or empty */
 };
 
 /* -ENOENT where it stands on none; -EBADMSG where the list is damaged. */
@@ -36,7 +36,11 @@ void workspace_stack_done(struct workspace_stack *w);
 /* Makes a new workspace above these layers, which are in place: ERR_EXISTS. bytes as with
  * workspace_use. */
 int workspace_stack_make(struct state *s, const char *name, const struct ids *ids,
-			 const char *const *layers, size_t count, uint64_t bytes, struct err *e);
+			 const struct workspace_stack *of, uint64_t bytes, struct err *e);
+
+/* Removes it again if its list has this token and no box but that one uses it. */
+int workspace_stack_undo(struct state *s, const struct ids *ids, const char *name,
+			 const char *token, const char *box, struct err *e);
 
 /* Puts an empty volume above these layers in the place of what the workspace holds. It is done when
  * its list has the token: idempotent, whenever it was interrupted. No box uses it. */

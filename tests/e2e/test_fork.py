@@ -108,6 +108,27 @@ def test_rolling_a_fork_back_leaves_the_workspace_of_its_origin(cove, kept):
     assert cove.sh("dev", "ls /workspace")["stdout"] == "a\nlater\n"
 
 
+def test_one_that_never_ran_takes_its_workspace_along(cove, kept):
+    """As after a fork that was killed between making the box and starting it."""
+    cove("create", "--name", "dev", "--workspace", "sp").ok()
+    cove.sh("dev", "echo one > /workspace/a")
+    take(cove, "dev", "s1")
+    for _ in range(2):
+        cove("fork", "s1", "--name", "f").ok()
+        cove("stop", "f").ok()
+        with open(f"{cove.home}/boxes/f/record", "r+b") as record:  # what it says of its last run
+            record.seek(-1024, os.SEEK_END)
+            record.write(b"\n" * 1024)
+        assert cove.inspect("f")["state"] == "created"
+        cove("rm", "f").ok()
+        assert "f" not in cove("workspace", "ls", "-q").ok().text.split()
+        assert not os.path.exists(f"{cove.home}/workspaces/f.stack")
+    # One that ran leaves it, as any box does.
+    cove("fork", "s1", "--name", "f").ok()
+    cove("rm", "-f", "f").ok()
+    assert "f" in cove("workspace", "ls", "-q").ok().text.split()
+
+
 def test_an_existing_workspace_is_not_touched(cove, kept):
     cove("create", "--name", "keep", "--workspace", "f").ok()
     cove.sh("keep", "echo mine > /workspace/a")

@@ -129,13 +129,14 @@ STORE_TEST(a_removal_clears_what_a_crash_left)
 	CHECK_EQ(count_names(s.workspaces_fd), 0);
 }
 
-/* A stack of one layer, and what a killed removal left of it: the list. */
+static char layer[] = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+static char *layers[] = {layer};
+static const struct workspace_stack one = {.layers = layers, .count = 1, .token = "one"};
+
+/* What a killed removal left of a stack: the list. */
 static void leave_list(const char *name)
 {
-	static const char *const layers[] = {
-		"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"};
-
-	CHECK_EQ(workspace_stack_make(&s, name, &ids, layers, 1, 0, &why), 0);
+	CHECK_EQ(workspace_stack_make(&s, name, &ids, &one, 0, &why), 0);
 	CHECK_EQ(unlinkat(s.workspaces_fd, name, AT_REMOVEDIR), 0);
 }
 
@@ -165,8 +166,6 @@ STORE_TEST(a_list_without_its_directory_is_of_nothing)
 /* One that failed leaves no list; the directory that counts files is full. */
 STORE_TEST(a_stack_that_cannot_be_made_leaves_nothing)
 {
-	static const char *const layers[] = {
-		"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"};
 	char path[SMALL_DISK_PATH], name[16];
 	int made = 0;
 
@@ -182,9 +181,32 @@ STORE_TEST(a_stack_that_cannot_be_made_leaves_nothing)
 	}
 	snprintf(name, sizeof(name), "f%d", --made);
 	CHECK_EQ(unlinkat(s.workspaces_fd, name, AT_REMOVEDIR), 0);
-	CHECK_EQ(workspace_stack_make(&s, "code", &ids, layers, 1, 0, &why), -ENOSPC);
+	CHECK_EQ(workspace_stack_make(&s, "code", &ids, &one, 0, &why), -ENOSPC);
 	CHECK_EQ(count_names(s.workspaces_fd), made);
 	small_disk_unmount(path);
+}
+
+STORE_TEST(what_a_fork_made_is_undone_by_its_token)
+{
+	struct spec spec = {.name = "dev", .image = "base", .wall = "native", .workspace = "code"};
+	int fd;
+
+	CHECK_EQ(workspace_stack_undo(&s, &ids, "code", "one", "dev", &why), 0);
+	CHECK_EQ(workspace_stack_make(&s, "code", &ids, &one, 0, &why), 0);
+	CHECK_EQ(workspace_stack_undo(&s, &ids, "code", "two", "dev", &why), 0);
+	CHECK_EQ(count_names(s.workspaces_fd), 2);
+	CHECK_EQ(record_create(&s, &spec, &fd, &why), 0);
+	close(fd);
+	CHECK_EQ(workspace_stack_undo(&s, &ids, "code", "one", "other", &why), -EBUSY);
+	CHECK_EQ(workspace_stack_undo(&s, &ids, "code", "one", "dev", &why), 0);
+	CHECK_EQ(count_names(s.workspaces_fd), 0);
+	leave_list("code");
+	CHECK_EQ(workspace_stack_undo(&s, &ids, "code", "one", "dev", &why), 0);
+	CHECK_EQ(count_names(s.workspaces_fd), 0);
+	/* Of a list that is another's nothing is undone. */
+	close(make("code"));
+	CHECK_EQ(workspace_stack_undo(&s, &ids, "code", "one", "dev", &why), 0);
+	CHECK_EQ(count_names(s.workspaces_fd), 1);
 }
 
 STORE_TEST(a_source_is_made_inside)
