@@ -7,8 +7,9 @@
  * `blobs_held 1` where blobs were left alone because another process fetches some.
  *
  * What is unused is read from the records, never from the catalogue, with the lock held that all
- * who publish a layer hold until what refers to it is written. A killed one leaves trash that the
- * next sweep deletes.
+ * who publish a layer hold until what refers to it is written. Under it layers only lose their
+ * names: what one takes, where it does not say so itself, is measured in the trash, as no box can
+ * be made meanwhile. A killed one leaves trash that the next sweep deletes.
  */
 #include "base/fd.h"
 #include "base/lines.h"
@@ -21,6 +22,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -30,25 +32,23 @@ struct gc {
 	uint64_t layers, blobs, bytes;
 };
 
-static int gc_layer(struct gc *g, const char *id, struct err *e)
-{
-	uint64_t bytes = 0;
-	int r = keep_layer_bytes(g->h, id, &bytes, e);
+/* A layer that nothing refers to. */
+struct gc_layer {
+	char id[LAYER_ID_SIZE], at[LAYER_ID_SIZE]; /* at: its name now */
+};
 
-	if (r == 0 && !g->dry_run) {
-		r = layers_trash(&g->h->state, id);
-		if (r < 0)
-			return err_errno(e, -r, "remove layer %.12s", id);
-	}
-	if (r == 0) {
-		g->layers++;
-		g->bytes += bytes;
-		keep_say(g->h, "layer", id, bytes);
-	}
-	return r;
+static int take_layer(struct gc *g, const char *id, struct gc_layer *ret, struct err *e)
+{
+	int r = 0;
+
+	str_copy(ret->id, sizeof(ret->id), id);
+	str_copy(ret->at, sizeof(ret->at), id);
+	if (!g->dry_run)
+		r = layers_trash(&g->h->state, id, ret->at);
+	return r < 0 ? err_errno(e, -r, "remove layer %.12s", id) : 0;
 }
 
-static int gc_layers(struct gc *g, struct err *e)
+static int take_layers(struct gc *g, struct gc_layer **ret, size_t *ret_count, struct err *e)
 {
 	struct state *s = &g->h->state;
 	autoclose int lock_fd = -1;
@@ -64,13 +64,38 @@ static int gc_layers(struct gc *g, struct err *e)
 	r = state_all_names(s->layers_fd, &names, &count);
 	if (r < 0)
 		r = err_errno(e, -r, "list the layers in '%.140s'", s->home);
+	*ret = calloc(count + 1, sizeof(**ret));
+	if (r == 0 && !*ret)
+		r = err_errno(e, ENOMEM, "look through the layers");
 	for (size_t i = 0; r == 0 && i < count; i++)
 		if (layer_is_id(names[i]) && !refs_has(&refs, names[i]))
-			r = gc_layer(g, names[i], e);
-	if (r == 0 && g->layers && !g->dry_run && fsync(s->layers_fd) < 0)
+			r = take_layer(g, names[i], &(*ret)[(*ret_count)++], e);
+	if (r == 0 && *ret_count && !g->dry_run && fsync(s->layers_fd) < 0)
 		r = state_error(s, errno, "sync", e);
 	state_names_free(names, count);
 	refs_done(&refs);
+	return r;
+}
+
+static int gc_layers(struct gc *g, struct err *e)
+{
+	struct gc_layer *list = NULL;
+	size_t count = 0;
+	int r = take_layers(g, &list, &count, e);
+
+	for (size_t i = 0; r == 0 && i < count; i++) {
+		uint64_t bytes = 0;
+
+		r = keep_layer_bytes(g->h, list[i].at, &bytes, e);
+		if (r == -ENOENT) /* another's sweep was faster */
+			r = 0;
+		if (r < 0)
+			break;
+		g->layers++;
+		g->bytes += bytes;
+		keep_say(g->h, "layer", list[i].id, bytes);
+	}
+	free(list);
 	return r;
 }
 

@@ -418,7 +418,7 @@ static int make_skeleton(struct state *s, const struct ids *ids, const char *nam
 /* All skeletons but this one, which may be NULL. */
 static int trash_skeletons(struct state *s, const char *keep)
 {
-	char **names;
+	char **names, gone[32];
 	size_t count;
 	int r = state_names(s->layers_fd, &names, &count);
 
@@ -426,7 +426,7 @@ static int trash_skeletons(struct state *s, const char *keep)
 		return r;
 	for (size_t i = 0; i < count && r == 0; i++)
 		if (str_starts(names[i], SKELETON_PREFIX) && (!keep || strcmp(names[i], keep) != 0))
-			r = layers_trash(s, names[i]);
+			r = layers_trash(s, names[i], gone);
 	state_names_free(names, count);
 	return r;
 }

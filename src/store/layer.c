@@ -218,12 +218,10 @@ void layers_sweep(struct state *s, const struct ids *ids)
 	state_names_free(names, count);
 }
 
-int layers_trash(struct state *s, const char *name)
+int layers_trash(struct state *s, const char *name, char ret_gone[32])
 {
-	char gone[32];
-
-	state_gone_name(gone);
-	if (renameat(s->layers_fd, name, s->layers_fd, gone) < 0 && errno != ENOENT)
+	state_gone_name(ret_gone);
+	if (renameat(s->layers_fd, name, s->layers_fd, ret_gone) < 0 && errno != ENOENT)
 		return -errno;
 	return 0;
 }
@@ -232,13 +230,14 @@ void layers_trash_unused(struct state *s, const char *const *ids, size_t count)
 {
 	struct refs refs;
 	struct err e = {0};
+	char gone[32];
 
 	if (refs_collect(s, &refs, &e) < 0) {
 		log_debug("layers stay: %s", e.msg);
 		return;
 	}
 	for (size_t i = 0; i < count; i++)
-		if (!refs_has(&refs, ids[i]) && layers_trash(s, ids[i]) < 0)
+		if (!refs_has(&refs, ids[i]) && layers_trash(s, ids[i], gone) < 0)
 			log_debug("layers/%s stays", ids[i]);
 	refs_done(&refs);
 }

@@ -68,9 +68,9 @@ int layers_place(struct state *s, const struct ids *ids, struct layer_new *l, co
 		 const struct layer_meta *meta, struct err *e);
 void layers_drop(struct state *s, const struct ids *ids, struct layer_new *l);
 
-/* Under the lock: moves layers/<name> to the trash, to be deleted by layers_sweep. Missing is
- * success. */
-int layers_trash(struct state *s, const char *name);
+/* Under the lock: moves layers/<name> to the trash, to be deleted by layers_sweep; ret_gone is what
+ * it is called there. Missing is success. */
+int layers_trash(struct state *s, const char *name, char ret_gone[32]);
 /* Under the lock: trashes those of the given layers that nothing refers to. Where a reference
  * cannot be read none is: that costs disk space and nothing else. */
 void layers_trash_unused(struct state *s, const char *const *ids, size_t count);

@@ -109,6 +109,7 @@ TEST(it_is_filled_from_the_directories)
 TEST(what_changed_meanwhile_is_seen)
 {
 	struct db_layer l;
+	char gone[32];
 	struct db *db;
 
 	make_home();
@@ -122,7 +123,7 @@ TEST(what_changed_meanwhile_is_seen)
 	CHECK_EQ(refs_of(db, 'b'), 1);
 	db_close(db);
 	CHECK_EQ(unlinkat(state.images_fd, "two", 0), 0);
-	CHECK_EQ(layers_trash(&state, id_of('b')), 0);
+	CHECK_EQ(layers_trash(&state, id_of('b'), gone), 0);
 	db = open_db();
 	CHECK_EQ(refs_of(db, 'a'), 1);
 	CHECK_EQ(db_layer_find(db, id_of('b'), &l, NULL), 0);
