@@ -8,7 +8,9 @@
  * get their names (restore_swap.c). Should there be no room, those that were to be replaced are
  * as they were. Saying it again with --force finishes what was interrupted.
  *
- * The layers' lock is held from the first layer to the last record, as by all who publish some.
+ * What takes long, reading the file and waiting for boxes, is done without the layers' lock, so
+ * that others go on making and removing boxes: layers are pinned (store/pins.h) as they get their
+ * names, and the lock is held for each small file and for the renames, as by all who publish some.
  */
 #include "core/restore.h"
 #include "base/fd.h"
@@ -217,6 +219,38 @@ static int making_open(struct restore *s, struct restore_making *m)
 
 /* ---- layers and blobs ---- */
 
+/* 1: it is there, and is not removed any more; 0: it is not. */
+static int hold_layer(struct restore *s, const char *id)
+{
+	struct state *st = &s->cove->state;
+	autoclose int lock_fd = -1;
+	struct layer_meta have;
+	int r = layers_lock(st, &lock_fd, s->e);
+
+	if (r < 0)
+		return r;
+	if (layer_read(st, id, &have) < 0)
+		return 0;
+	r = layer_pins_add(st, &s->pins, id, s->e);
+	return r == -ENOENT ? 0 : r < 0 ? r : 1;
+}
+
+static int place_layer(struct restore *s, struct layer_new *l, const char *id,
+		       const struct layer_meta *meta)
+{
+	struct state *st = &s->cove->state;
+	autoclose int lock_fd = -1;
+	int r = layers_lock(st, &lock_fd, s->e);
+
+	if (r == 0)
+		r = layers_place(st, &s->cove->ids, l, id, meta, s->e);
+	if (r < 0)
+		return r;
+	r = layer_pins_add(st, &s->pins, id, s->e);
+	return r == -ENOENT ? err_set(s->e, ERR_DAMAGED, ENOENT, "layer %.12s has no files", id)
+			    : r;
+}
+
 static int restore_layer(struct restore *s, const struct restore_member *m)
 {
 	struct layer_meta meta = {.kind = strcmp(m->kind, "snapshot") == 0 ? LAYER_SNAPSHOT
@@ -228,13 +262,13 @@ static int restore_layer(struct restore *s, const struct restore_member *m)
 	struct layer_new l = LAYER_NEW_NONE;
 	char id[LAYER_ID_SIZE];
 	autoclose int root_fd = -1;
-	struct layer_meta have;
 	int r;
 
 	if (!layer_is_id(m->name) || (m->diff[0] && !layer_is_id(m->diff)))
 		return restore_bad_member(s, "a layer that is none");
-	if (layer_read(st, m->name, &have) == 0)
-		return 0;
+	r = hold_layer(s, m->name);
+	if (r != 0)
+		return r < 0 ? r : 0;
 	str_copy(meta.diff, sizeof(meta.diff), m->diff);
 	say(s, "layer", m->name);
 	r = layers_new(st, &l, s->e);
@@ -247,7 +281,7 @@ static int restore_layer(struct restore *s, const struct restore_member *m)
 	if (r == 0)
 		r = restore_choose_id(s, m, root_fd, &meta, id);
 	if (r == 0)
-		r = layers_place(st, &s->cove->ids, &l, id, &meta, s->e);
+		r = place_layer(s, &l, id, &meta);
 	layers_drop(st, &s->cove->ids, &l);
 	s->done.layers += r == 0;
 	return r;
@@ -528,7 +562,7 @@ static const struct {
 	{"box_end", 1, restore_box_end, NULL, ""},
 };
 
-enum { KIND_COUNT = sizeof(kinds) / sizeof(kinds[0]), PASS_COUNT = 3 };
+enum { KIND_COUNT = sizeof(kinds) / sizeof(kinds[0]), SMALL_PASS = 2, PASS_COUNT = 3 };
 
 static int find_kind(const char *what)
 {
@@ -591,6 +625,14 @@ static int check_head(void *arg, char *head, size_t len, struct err *e)
 			       : "imported: give it another NAME, or --force replaces that one");
 }
 
+static int restore_member(struct restore *s, const struct restore_member *m, int kind)
+{
+	autoclose int lock_fd = -1;
+	int r = kinds[kind].pass == SMALL_PASS ? layers_lock(&s->cove->state, &lock_fd, s->e) : 0;
+
+	return r < 0 ? r : kinds[kind].run(s, m);
+}
+
 static int restore_pass(struct restore *s, int fd, int pass)
 {
 	int r = lseek(fd, 0, SEEK_SET) < 0 ? err_errno(s->e, errno, "read the file")
@@ -611,14 +653,14 @@ static int restore_pass(struct restore *s, int fd, int pass)
 		if (i >= 0)
 			r = check_import(s, &m, i);
 		if (i >= 0 && r == 0 && kinds[i].pass == pass)
-			r = kinds[i].run(s, &m);
+			r = restore_member(s, &m, i);
 	}
 	return r;
 }
 
 static int restore_all(struct restore *s, int fd)
 {
-	autoclose int lock_fd = -1, blobs_fd = -1;
+	autoclose int blobs_fd = -1;
 	int r = core_ids(s->cove, s->e);
 
 	if (r == 0)
@@ -633,13 +675,13 @@ static int restore_all(struct restore *s, int fd)
 	if (r == 0)
 		r = blobs_hold(&s->cove->state, &blobs_fd, s->e);
 	if (r == 0)
-		r = layers_lock(&s->cove->state, &lock_fd, s->e);
+		r = layer_pins_open(&s->cove->state, &s->pins, s->e);
 	for (int pass = 0; r == 0 && pass < PASS_COUNT; pass++)
 		r = restore_pass(s, fd, pass);
 	making_done(&s->box);
 	if (r == 0)
 		r = restore_swap(s);
-	fd_close(&lock_fd);
+	layer_pins_close(&s->cove->state, &s->cove->ids, &s->pins);
 	restore_stages_done(s);
 	return r;
 }
@@ -659,6 +701,7 @@ int restore_run(struct cove *cove, struct restore *s, const char *path,
 	s->r = calloc(1, sizeof(*s->r));
 	s->box = (struct restore_making){.fd = -1, .root_fd = -1, .volume = VOLUME_NONE};
 	s->boxes.fd = s->workspaces.fd = -1;
+	s->pins = LAYER_PINS_NONE;
 	if (r == 0 && s->as)
 		r = state_check_name(s->kind, s->as, &e);
 	if (r == 0 && fd < 0)

@@ -4,6 +4,7 @@
 #include "core/backup.h"
 #include "storage/storage.h"
 #include "store/layer.h"
+#include "store/pins.h"
 
 /* A member's head. */
 struct restore_member {
@@ -28,6 +29,12 @@ struct restore_stage {
 	int fd; /* owned; -1: nothing was made */
 };
 
+/* The operation lock of a box that is replaced. */
+struct restore_lock {
+	char name[BOX_NAME_MAX + 1];
+	int fd; /* owned: its directory */
+};
+
 /* What a layer of an imported file is called here. */
 struct layer_alias {
 	char from[LAYER_ID_SIZE], to[LAYER_ID_SIZE];
@@ -47,6 +54,9 @@ struct restore {
 	struct parcel_reader *r; /* owned */
 	struct restore_making box;
 	struct restore_stage boxes, workspaces;
+	struct layer_pins pins;	    /* what it made, or found, until the records name it */
+	struct restore_lock *locks; /* owned; of the boxes that it replaces */
+	size_t lock_count;
 	struct state_list old_layers; /* of forks that were replaced */
 	struct err *e;
 };
@@ -63,7 +73,7 @@ int restore_run(struct cove *cove, struct restore *s, const char *path,
 int restore_stage_open(struct restore *s, struct restore_stage *stage, int dir_fd);
 /* Everything in the stages, by renames; what it replaces is in them afterwards. */
 int restore_swap(struct restore *s);
-/* Deletes the stages; without the layers' lock. */
+/* Deletes the stages and lets go of the boxes; without the layers' lock. */
 void restore_stages_done(struct restore *s);
 
 /* ---- import.c: of files whose writer is not known ---- */

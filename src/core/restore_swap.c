@@ -1,11 +1,18 @@
 /*
  * What a restore made gets its names, when all of it is there; see restore.c.
  *
- * Until here nothing was touched that a box or a workspace of this place needs, and from here on
- * there are renames only: a box changes places with the one that it replaces, which then goes with
- * the stage. Killed in between, the next sweep deletes the stages.
+ * Until here nothing was touched that a box or a workspace of this place needs. First the operation
+ * locks of all boxes that are replaced, which somebody may hold for long; then, under the layers'
+ * lock, as who has both takes them in that order, there are renames only: a box changes places with
+ * the one that it replaces, which then goes with the stage. Killed in between, the next sweep
+ * deletes the stages.
+ *
+ * Where the filesystem cannot exchange two names (before Linux 3.15, some network filesystems) the
+ * old box goes out of sight first: killed between its two renames, the sweep deletes the old one
+ * and the new one, and only the file that was restored still has that box.
  */
 #include "base/fd.h"
+#include "base/str.h"
 #include "core/life.h"
 #include "core/restore.h"
 #include "core/watch.h"
@@ -15,6 +22,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -92,15 +101,43 @@ static int exchange(struct restore *s, const char *name)
 	return renameat(to, name, to, gone) < 0 || renameat(from, name, to, name) < 0 ? -errno : 0;
 }
 
-static int replace_box(struct restore *s, const char *name, int old_fd)
+/* Held to the end, so that it is not started any more. */
+static int lock_box(struct restore *s, const char *name)
+{
+	autoclose int fd = openat(s->cove->state.boxes_fd, name,
+				  O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct restore_lock *grown;
+	int r;
+
+	if (fd < 0)
+		return errno == ENOENT ? 0 : err_errno(s->e, errno, "open box '%s'", name);
+	r = core_wait_lock(s->cove, name, fd, STOP_WAIT_MS, s->e);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	if (record_is_live(fd))
+		return err_set(s->e, ERR_CONFLICT, EBUSY, "box '%s' was started meanwhile", name);
+	grown = reallocarray(s->locks, s->lock_count + 1, sizeof(*grown));
+	if (!grown)
+		return err_errno(s->e, ENOMEM, "replace box '%s'", name);
+	s->locks = grown;
+	str_copy(grown[s->lock_count].name, sizeof(grown->name), name);
+	grown[s->lock_count++].fd = take_fd(fd);
+	return 0;
+}
+
+static bool is_locked(const struct restore *s, const char *name)
+{
+	for (size_t i = 0; i < s->lock_count; i++)
+		if (strcmp(s->locks[i].name, name) == 0)
+			return true;
+	return false;
+}
+
+static int replace_box(struct restore *s, const char *name)
 {
 	struct record old = {0};
-	int r = core_wait_lock(s->cove, name, old_fd, STOP_WAIT_MS, s->e);
+	int r;
 
-	if (r < 0)
-		return r;
-	if (record_is_live(old_fd))
-		return err_set(s->e, ERR_CONFLICT, EBUSY, "box '%s' was started meanwhile", name);
 	box_clear_runtime(s->cove, name);
 	if (record_load(&s->cove->state, name, &old, NULL) == 0 && old.spec.from)
 		for (size_t i = 0; i < old.spec.layer_count; i++)
@@ -113,10 +150,9 @@ static int replace_box(struct restore *s, const char *name, int old_fd)
 static int swap_box(struct restore *s, const char *name)
 {
 	int to = s->cove->state.boxes_fd, r = 0;
-	autoclose int old_fd = openat(to, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
-	if (old_fd >= 0)
-		r = replace_box(s, name, old_fd);
+	if (is_locked(s, name))
+		r = replace_box(s, name);
 	else if (renameat(s->boxes.fd, name, to, name) < 0)
 		r = err_errno(s->e, errno, "name box '%s'", name);
 	if (r == 0 && fsync(to) < 0)
@@ -126,10 +162,15 @@ static int swap_box(struct restore *s, const char *name)
 
 int restore_swap(struct restore *s)
 {
+	autoclose int lock_fd = -1;
 	int r = each(s, &s->workspaces, check_workspace);
 
 	if (r == 0)
 		r = each(s, &s->boxes, halt_box);
+	if (r == 0)
+		r = each(s, &s->boxes, lock_box);
+	if (r == 0)
+		r = layers_lock(&s->cove->state, &lock_fd, s->e);
 	if (r == 0)
 		r = each(s, &s->workspaces, swap_workspace);
 	return r < 0 ? r : each(s, &s->boxes, swap_box);
@@ -158,6 +199,9 @@ void restore_stages_done(struct restore *s)
 	char **ids = NULL;
 	size_t count = 0;
 
+	for (size_t i = 0; i < s->lock_count; i++)
+		fd_close(&s->locks[i].fd);
+	free(s->locks);
 	stage_done(s->cove, &s->boxes, st->boxes_fd);
 	stage_done(s->cove, &s->workspaces, st->workspaces_fd);
 	(void)workspace_sweep(st, &s->cove->ids, NULL);

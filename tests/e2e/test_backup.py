@@ -1,4 +1,5 @@
 """All that is kept in one file, and back."""
+import fcntl
 import json
 import os
 import pathlib
@@ -6,6 +7,7 @@ import signal
 import subprocess
 
 import pytest
+from conftest import wait_until
 from test_system import home, home_of, layers, problems, rootfs  # noqa: F401  fixtures
 
 LISTING = "cd / && find root home tmp srv opt -xdev -printf '%p %y %m %U %G %s %l\\n' 2>/dev/null | sort; cat /srv/note"
@@ -95,6 +97,33 @@ def test_a_box_that_runs_is_replaced_with_its_workspace(home, box, tmp):  # noqa
     assert home("exec", "-u", "root", name, "--", "sh", "-c", LISTING).ok().text == before
     assert home("exec", name, "--", "cat", "/workspace/file").ok().text == "kept\n"
     assert problems(home, "--deep") == []
+
+
+def test_one_that_is_held_keeps_all_as_they_are(home, box, tmp):  # noqa: F811
+    """Boxes are replaced together or not at all, and others are made while a restore waits for one."""
+    name, _ = box
+    last = home("create", "--image", "host", "--name", "z-last").ok().text.strip()
+    home("stop", last).ok()
+    backup(home, tmp / "b")
+    home("start", name).ok()
+    home("exec", "-u", "root", name, "--", "sh", "-c", "echo later >/srv/note").ok()
+    home("stop", name).ok()
+    held = os.open(home_of(home) / "boxes" / last, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        waits = home.start("system", "restore", tmp / "b", "--force")
+        wait_until(lambda: list((home_of(home) / "boxes").glob(f".new-*/{last}")))
+        while waits.poll() is None:
+            home("run", "--image", "host", "--", "true").ok()
+    finally:
+        os.close(held)
+    assert waits.returncode != 0
+    home("start", name).ok()
+    assert home("exec", "-u", "root", name, "--", "cat", "/srv/note").ok().text == "later\n"
+    home("stop", name).ok()
+    restore(home, tmp / "b", "--force")
+    home("start", name).ok()
+    assert home("exec", "-u", "root", name, "--", "cat", "/srv/note").ok().text == "hello\n"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small disk")
