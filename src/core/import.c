@@ -100,6 +100,17 @@ static int tame_spec(struct restore *s, struct snapshot *sn, struct buf *ret)
 	return r == 0 && !sn->spec ? err_errno(s->e, ENOMEM, "import a snapshot") : r;
 }
 
+/* Each is in the file or here, and pinned or named by a record under the layers' lock. */
+static int check_layers(struct restore *s, const char *const *ids, size_t count)
+{
+	char path[BOX_PATH_MAX];
+
+	for (size_t i = 0; i < count; i++)
+		if (layer_root(&s->cove->state, ids[i], path, sizeof(path)) < 0)
+			return restore_bad_member(s, "a snapshot without its layers");
+	return 0;
+}
+
 int restore_import_snapshot(struct restore *s, const struct restore_member *m, char *text,
 			    size_t len)
 {
@@ -125,6 +136,11 @@ int restore_import_snapshot(struct restore *s, const struct restore_member *m, c
 			sn->layers[i] = restore_alias(s, sn->layers[i]);
 		for (size_t i = 0; i < sn->workspace_layer_count; i++)
 			sn->workspace_layers[i] = restore_alias(s, sn->workspace_layers[i]);
+		r = check_layers(s, sn->layers, sn->layer_count);
+		if (r == 0)
+			r = check_layers(s, sn->workspace_layers, sn->workspace_layer_count);
+	}
+	if (r == 0) {
 		r = snapshot_write(&s->cove->state, sn, true, s->e);
 	}
 	snapshot_done(sn);

@@ -1,5 +1,6 @@
 """All that is kept in one file, and back."""
 import fcntl
+import hashlib
 import json
 import os
 import pathlib
@@ -320,6 +321,34 @@ def test_a_layer_that_lies_gets_another_name(home, box, new_home, tmp):  # noqa:
     other("snapshot", "import", tmp / "s").ok()
     # It came as another program's tar, so its hash cannot be checked: nobody is to find it by that name.
     assert layer not in layers(other) and problems(other, "--deep") == []
+
+
+def without_layers(data):
+    """A parcel (src/store/parcel.h) as it would be had it none."""
+    at = data.index(b"\n") + 1
+    kept, all_of, count = data[:at], hashlib.sha256(), 0
+    while data[at:at + 1] != b"Z":
+        begin, head = at, data[at + 5:at + 5 + int.from_bytes(data[at + 1:at + 5], "little")]
+        while data[at:at + 1] != b"E":
+            at += 5 + int.from_bytes(data[at + 1:at + 5], "little")
+        at += 33
+        if b"what layer\n" not in head:
+            kept, count = kept + data[begin:at], count + 1
+            all_of.update(data[at - 32:at])
+    return kept + b"Z" + count.to_bytes(8, "little") + all_of.digest()
+
+
+def test_a_snapshot_comes_with_its_layers_or_not(home, box, new_home, tmp):  # noqa: F811
+    name, _ = box
+    home("snapshot", "create", name, "good").ok()
+    home("snapshot", "export", "good", tmp / "s").ok()
+    (tmp / "cut").write_bytes(without_layers((tmp / "s").read_bytes()))
+    other = new_home()
+    other.fails("damaged", "snapshot", "import", tmp / "cut")
+    assert other("snapshot", "ls", "-q").ok().text == ""
+    # Where they are here already it is as good.
+    other("snapshot", "import", tmp / "s", "whole").ok()
+    home("snapshot", "import", tmp / "cut", "again").ok()
 
 
 def test_snapshots_and_forks_are_in_a_backup(home, box, new_home, tmp):  # noqa: F811
