@@ -349,7 +349,8 @@ static int target_keep(struct target *t)
 
 	if (t->is_direct)
 		return 0;
-	if (fsync(t->fd) < 0)
+	/* Of a directory also those below it, which are not synced yet. */
+	if ((t->is_dir ? syncfs(t->fd) : fsync(t->fd)) < 0)
 		return -errno;
 	if (t->is_own) {
 		t->is_own = false; /* nothing is to be taken back any more */
@@ -358,7 +359,7 @@ static int target_keep(struct target *t)
 	if (!t->temporary[0]) {
 		snprintf(path, sizeof(path), "/proc/self/fd/%d", t->fd);
 		if (linkat(AT_FDCWD, path, t->dir_fd, t->name, AT_SYMLINK_FOLLOW) == 0)
-			return 0;
+			return fsync(t->dir_fd) < 0 ? -errno : 0;
 		if (errno != EEXIST)
 			return -errno;
 		make_temporary(t);
@@ -368,7 +369,7 @@ static int target_keep(struct target *t)
 	if (renameat(t->dir_fd, t->temporary, t->dir_fd, t->name) < 0)
 		return -errno;
 	t->temporary[0] = 0;
-	return 0;
+	return fsync(t->dir_fd) < 0 ? -errno : 0;
 }
 
 static int say_exported(struct cli *c, const struct cove_exported *got, const char *format)
