@@ -5,6 +5,7 @@
 #include "base/path.h"
 #include "base/str.h"
 #include "core/rollback.h"
+#include "core/snapshot.h"
 #include "core/stats.h"
 #include "store/layer.h"
 #include "store/snapshot.h"
@@ -80,7 +81,37 @@ static int open_image(struct cove *cove, const char *name, struct core_tree *t, 
 	return r;
 }
 
+/* What a snapshot of a box of the host's image holds is above the image's skeleton, which is in no
+ * record. */
+static bool is_of_host(const char *image)
+{
+	return image && strcmp(image, IMAGE_HOST) == 0;
+}
+
+static int add_image(struct cove *cove, const char *name, struct core_tree *t, struct err *e)
+{
+	struct image im = {0};
+	int r = image_find(&cove->state, name, &im, e);
+
+	if (r == 0 && im.is_host)
+		r = image_host_prepare(&cove->state, &cove->ids, &im, e);
+	if (r == 0)
+		r = add_layers(cove, own_list(t), im.layers, im.layer_count, e);
+	image_done(&im);
+	return r;
+}
+
 /* ---- snapshots ---- */
+
+static int add_skeleton(struct cove *cove, const struct snapshot *sn, struct core_tree *t,
+			struct err *e)
+{
+	autofree char *text = NULL;
+	struct spec spec;
+	int r = snapshot_spec(sn, &spec, &text, e);
+
+	return r == 0 && is_of_host(spec.image) ? add_image(cove, IMAGE_HOST, t, e) : r;
+}
 
 static int open_snapshot(struct cove *cove, const char *name, struct core_tree *t, struct err *e)
 {
@@ -90,31 +121,13 @@ static int open_snapshot(struct cove *cove, const char *name, struct core_tree *
 	t->kind = TREE_SNAPSHOT;
 	if (r == 0)
 		r = add_layers(cove, own_list(t), sn.layers, sn.layer_count, e);
+	if (r == 0)
+		r = add_skeleton(cove, &sn, t, e);
 	snapshot_done(&sn);
 	return r;
 }
 
 /* ---- boxes ---- */
-
-/* What a snapshot of such a box holds is above the image's skeleton, which is in no record. */
-static bool is_of_host(const struct spec *s)
-{
-	return strcmp(s->image, IMAGE_HOST) == 0;
-}
-
-/* A box of an older Cove has no layers in its record, one of the host's image not the last. */
-static int add_by_name(struct cove *cove, struct core_tree *t, struct err *e)
-{
-	struct image im = {0};
-	int r = image_find(&cove->state, t->record.spec.image, &im, e);
-
-	if (r == 0 && im.is_host)
-		r = image_host_prepare(&cove->state, &cove->ids, &im, e);
-	if (r == 0)
-		r = add_layers(cove, own_list(t), im.layers, im.layer_count, e);
-	image_done(&im);
-	return r;
-}
 
 /* Where its writes are, as stored; -1: it has none yet. The disk is open as long as the tree. */
 static int open_own(struct cove *cove, struct core_tree *t, int *ret_fd, struct err *e)
@@ -200,8 +213,9 @@ static int open_box(struct cove *cove, const char *name, struct core_tree *t, st
 		add_layer(own_list(t), fd);
 	t->has_own = fd >= 0;
 	r = add_layers(cove, own_list(t), t->record.spec.layers, t->record.spec.layer_count, e);
-	if (r == 0 && (t->record.spec.layer_count == 0 || is_of_host(&t->record.spec)))
-		r = add_by_name(cove, t, e);
+	/* A box of an older Cove has no layers in its record, one of the host's not the last. */
+	if (r == 0 && (t->record.spec.layer_count == 0 || is_of_host(t->record.spec.image)))
+		r = add_image(cove, t->record.spec.image, t, e);
 	if (r == 0 && t->record.spec.workspace_copy)
 		r = open_copy(t, own, e);
 	return r;
