@@ -102,3 +102,26 @@ def test_it_ends_whole_and_starts_again(cove, old):
     wait_until(lambda: not any(alive(pid) for pid in all_of_it), "the end of its processes")
     cove("start", old, env={"PATH": "/usr/bin:/bin"}).ok()
     assert cove.sh(old, "cat ~/f")["stdout"] == "kept\n"
+
+
+def test_a_snapshot_a_fork_a_diff_and_a_merge(cove, old):
+    def do(*args):
+        return cove(*args, env={"PATH": "/usr/bin:/bin"}).ok().text
+
+    cove.sh(old, "cd; echo one > a; mkdir d; echo x > d/x")
+    do("stop", old)
+    do("snapshot", "create", old, f"{old}-s")
+    do("start", old)
+    cove.sh(old, "cd; echo two > a; rm -r d")
+    do("rollback", old, f"{old}-s")
+    assert cove.sh(old, "cd; cat a d/x")["stdout"] == "one\nx\n"
+    do("stop", old)
+    fork = do("fork", old).strip()
+    cove.sh(fork, "cd; echo three >> a; rm d/x; echo new > n")
+    do("stop", fork)
+    changed = ["M /home/user/a", "D /home/user/d/x", "A /home/user/n"]
+    assert do("diff", f"snapshot:{old}-s", fork).splitlines() == changed
+    assert do("merge", fork, old).splitlines() == changed
+    do("start", old)
+    assert cove.sh(old, "cd; cat a n; ls d")["stdout"] == "one\nthree\nnew\n"
+    do("snapshot", "rm", f"{old}-s")
