@@ -246,13 +246,25 @@ static bool has_word(const char *list, const char *word)
 	return false;
 }
 
+/* One that was let through and then did not end well (it was cut, say, when its box ended) left,
+ * too, if any of it did. */
+static bool has_left(const struct cove_audit_row *row)
+{
+	const char *kind = row->kind, *verdict = row->verdict;
+
+	if (!verdict || (strcmp(kind, "connect") != 0 && strcmp(kind, "request") != 0))
+		return false;
+	if (strcmp(verdict, "allow") == 0)
+		return true;
+	return (strcmp(verdict, "cut") == 0 || strcmp(verdict, "failed") == 0) && row->bytes_up > 0;
+}
+
 static bool on_row(void *arg, const struct cove_audit_row *row)
 {
 	struct cove_rollback *ret = arg;
 	size_t len = strlen(ret->hosts);
 
-	if (!row || !row->verdict || strcmp(row->verdict, "allow") != 0 ||
-	    (strcmp(row->kind, "connect") != 0 && strcmp(row->kind, "request") != 0))
+	if (!row || !has_left(row))
 		return true;
 	ret->sent += row->count ? row->count : 1;
 	if (row->host && !has_word(ret->hosts, row->host) &&
