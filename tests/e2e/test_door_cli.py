@@ -702,6 +702,73 @@ def test_a_secret_is_used_and_not_seen(secrets, tmp_path, upstream):
     fetch(cove, box, upstream)
 
 
+# ---- rollback: what left is not undone ----
+
+def roll(cove, box):
+    """Back to s1; what the result and what the sentence say."""
+    said = cove("rollback", box, "s1", "--json").ok().json
+    return said, cove("rollback", box, "s1").ok().errors
+
+
+@pytest.mark.once("both")
+def test_a_rollback_names_what_left_since(new_home, tmp_path, upstream):
+    cove = new_home()
+    box = cove("create", "--net", policy(tmp_path, here(upstream))).ok().text.strip()
+
+    def answered():
+        return [r for r in rows(cove, box) if r["kind"] == "request" and r["verdict"] == "allow"]
+
+    fetch(cove, box, upstream, "before")
+    wait_until(answered, "the row of what left before the snapshot")
+    cove("snapshot", "create", box, "s1", "--no-freeze").ok()
+    said, text = roll(cove, box)
+    assert (said["sent"], said["hosts"], said["sent_unknown"]) == (0, "", False) and "not undone" not in text
+    for path in ("one", "two"):
+        fetch(cove, box, upstream, path)
+    fetch(cove, box, 1, "denied", want="403")
+    wait_until(lambda: len(answered()) == 3, "the rows of what left")
+    said, text = roll(cove, box)
+    assert (said["sent"], said["hosts"], said["sent_unknown"]) == (2, "127.0.0.1", False)
+    assert f"not undone: 2 requests left the box since then, to 127.0.0.1 (cove audit {box})" in text
+    # A log that cannot be read says nothing about what left.
+    cove("stop", box).ok()
+    log = audit_log(cove, box)
+    log.rename(log.with_name("away"))
+    log.write_text("no directory")
+    said, text = roll(cove, box)
+    assert said["sent_unknown"] is True and f"could not be read, and is not undone (cove audit {box})" in text
+
+
+SEND = """env -u NO_PROXY -u no_proxy python3 -c '
+import os, socket, urllib.parse as p
+proxy = p.urlsplit(os.environ["HTTP_PROXY"])
+s = socket.create_connection((proxy.hostname, proxy.port))
+s.sendall(b"CONNECT 127.0.0.1:%d HTTP/1.1\\r\\nHost: 127.0.0.1:%d\\r\\n\\r\\n")
+s.recv(4096)
+s.sendall(b"sent")
+s.recv(1)
+'"""
+
+
+def test_a_rollback_names_what_was_cut(cove, tmp_path):
+    """A connection that was open when its box ended is cut; what it sent before has left."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(DEADLINE)
+        port = server.getsockname()[1]
+        box = cove("create", "--net", policy(tmp_path, here(port))).ok().text.strip()
+        cove("snapshot", "create", box, f"{box}-s", "--no-freeze").ok()
+        cove("exec", "-d", box, "--", "sh", "-c", SEND % (port, port)).ok()
+        peer, _ = server.accept()
+        with peer:
+            peer.settimeout(DEADLINE)
+            assert peer.recv(4, socket.MSG_WAITALL) == b"sent"
+            cove("stop", "--grace", "0", box).ok()
+    wait_until(lambda: [r for r in rows(cove, box) if r["verdict"] == "cut"], "the row to say that it was cut")
+    said = cove("rollback", box, f"{box}-s", "--json").ok().json
+    assert (said["sent"], said["hosts"]) == (1, "127.0.0.1")
+    cove("snapshot", "rm", f"{box}-s").ok()
+
+
 # ---- audit ----
 
 def test_audit_usage(cove):
