@@ -5,8 +5,12 @@ referred to is gone, `cove system verify --deep` finds no damage, and saying it 
 with the command line that starts it.
 """
 import io
+import pathlib
 import shutil
+import sys
 import tarfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests/lib"))
 
 CALLS = ["write", "pwrite64", "mkdirat", "renameat", "renameat2", "linkat", "unlinkat", "fsync", "fdatasync",
          "ftruncate", "flock"]
@@ -73,6 +77,97 @@ class Store:
         self.check_kept()
         self.rig.cove("image", "import", "three", str(self.rig.base / "three.tar"), check=True)
 
+    def is_image(self, name):
+        return self.rig.cove("image", "inspect", name).returncode == 0
+
+    def tag_prepare(self):
+        self.rig.cove("image", "rm", "three")
+
+    def tag_again(self):
+        self.check_kept()
+        self.rig.cove("image", "tag", "one", "three", check=True)
+        self.rig.cove("image", "rm", "three", check=True)
+        self.check_kept()
+
+    def rm_prepare(self):
+        self.import_prepare()
+        self.rig.cove("image", "import", "three", str(self.rig.base / "three.tar"), check=True)
+
+    def rm_again(self):
+        self.check_kept()
+        self.rig.cove("image", "rm", "three")
+        self.gc_again()
+        if self.is_image("three") or self.layers() != self.kept:
+            raise self.broken("it is not gone whole")
+
+    def build_prepare(self):
+        import image_kit as kit
+        self.rig.cove("image", "rm", "three")
+        context = self.rig.base / "context"
+        if not context.exists():
+            context.mkdir()
+            (context / "file").write_text("copied\n")
+            (context / "Dockerfile").write_text("FROM small\nUSER root\nCOPY file /\nRUN echo made > /made\n")
+            (self.rig.base / "small.tar").write_bytes(kit.tar(*kit.tiny_root()))
+            self.rig.cove("image", "import", "small", str(self.rig.base / "small.tar"), check=True)
+
+    def check_built(self):
+        line = "read a < /file; read b < /made; echo $a $b"
+        done = self.rig.cove("run", "--image", "three", "--net", "none", "--", "/bin/sh", "-c", line)
+        if done.stdout != b"copied made\n":
+            raise self.broken(f"the image is not whole: {done}")
+
+    def build_again(self):
+        if self.is_image("three"):
+            self.check_built()
+        self.rig.cove(*self.build_args(), check=True)
+        self.check_built()
+        left = self.rig.cove("ls", "-q", check=True).stdout
+        if left:
+            raise self.broken(f"boxes are left: {left!r}")
+
+    def build_args(self):
+        return ["image", "build", "--net", "none", "--no-cache", "-t", "three", str(self.rig.base / "context")]
+
+    # ---- workspaces ----
+
+    def has_workspace(self):
+        return b"work\n" in self.rig.cove("workspace", "ls", "-q", check=True).stdout
+
+    def work_prepare(self):
+        """None, but a file of one."""
+        self.rig.cove("workspace", "rm", "work")
+        file = self.rig.base / "work"
+        if not file.exists():
+            self.rig.cove("run", "--image", "host", "--workspace", "work", "--", "sh", "-c",
+                          "cd /workspace; mkdir d; echo 1 > d/x; ln d/x y", check=True)
+            self.rig.cove("workspace", "export", "work", str(file), check=True)
+            self.rig.cove("workspace", "rm", "work", check=True)
+
+    def check_work(self):
+        done = self.rig.cove("run", "--image", "host", "--workspace", "work", "--", "sh", "-c",
+                             "cd /workspace; cat d/x; stat -c %h y")
+        if done.stdout != b"1\n2\n":
+            raise self.broken(f"the workspace is not whole: {done}")
+
+    def work_import_again(self):
+        if self.has_workspace():
+            self.check_work()
+        self.rig.cove("workspace", "import", "--force", str(self.rig.base / "work"), check=True)
+        self.check_work()
+
+    def work_rm_prepare(self):
+        self.work_prepare()
+        self.rig.cove("workspace", "import", str(self.rig.base / "work"), check=True)
+
+    def work_rm_again(self):
+        if self.has_workspace():
+            self.check_work()
+            self.rig.cove("workspace", "rm", "work", check=True)
+        left = sorted(p.name for p in (self.rig.home / "workspaces").iterdir())
+        if left or self.has_workspace():
+            raise self.broken(f"left of a workspace: {left}")
+
     def catalogue_prepare(self):
         for path in self.rig.home.glob("cove.db*"):
             path.unlink()
@@ -111,9 +206,15 @@ class Store:
             ("gc", self.add_unused, ["image", "gc"], {}, self.gc_again),
             ("import", self.import_prepare, ["image", "import", "three", str(self.rig.base / "three.tar")], {},
              self.import_again),
+            ("image tag", self.tag_prepare, ["image", "tag", "one", "three"], {}, self.tag_again),
+            ("image rm", self.rm_prepare, ["image", "rm", "three"], {}, self.rm_again),
+            ("workspace import", self.work_prepare, ["workspace", "import", str(self.rig.base / "work")], {},
+             self.work_import_again),
+            ("workspace rm", self.work_rm_prepare, ["workspace", "rm", "work"], {}, self.work_rm_again),
             ("catalogue", self.catalogue_prepare, ["system", "df"], {}, self.catalogue_again),
             ("backup", self.backup_prepare, ["system", "backup", str(self.file)], {}, self.backup_again),
             ("restore", self.restore_prepare, ["system", "restore", str(self.file)], copy, self.restore_again),
+            ("build", self.build_prepare, self.build_args(), {}, self.build_again),
         ]
 
 
@@ -158,5 +259,5 @@ def run(rig, report, quick, tools):
             report.case(f"{title}, {inject.split('=')[1]}", f"at {tried} writes", problems)
     store.remove_copy()
     # What comes after it begins with nothing.
-    rig.cove("image", "rm", "one", "two", "three", check=True)
+    rig.cove("image", "rm", "one", "two", "three", "small", check=True)
 
