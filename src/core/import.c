@@ -59,6 +59,26 @@ int restore_choose_id(struct restore *s, const struct restore_member *m, int roo
 	return add_alias(s, m->name, ret);
 }
 
+int restore_need_layer(struct restore *s, const char *id)
+{
+	char path[BOX_PATH_MAX];
+
+	if (layer_is_id(id) && layer_root(&s->cove->state, id, path, sizeof(path)) == 0)
+		return 0;
+	return restore_bad_member(s, "not all the layers that it stands on");
+}
+
+static int alias_layers(struct restore *s, const char **ids, size_t count)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < count && r == 0; i++) {
+		ids[i] = restore_alias(s, ids[i]);
+		r = restore_need_layer(s, ids[i]);
+	}
+	return r;
+}
+
 /* What is left of the box that it was: how its commands run. Its limits, wall and storage are those
  * of a new box here; of its ways to this host there is none. */
 static int tame_spec(struct restore *s, struct snapshot *sn, struct buf *ret)
@@ -100,17 +120,6 @@ static int tame_spec(struct restore *s, struct snapshot *sn, struct buf *ret)
 	return r == 0 && !sn->spec ? err_errno(s->e, ENOMEM, "import a snapshot") : r;
 }
 
-/* Each is in the file or here, and pinned or named by a record under the layers' lock. */
-static int check_layers(struct restore *s, const char *const *ids, size_t count)
-{
-	char path[BOX_PATH_MAX];
-
-	for (size_t i = 0; i < count; i++)
-		if (layer_root(&s->cove->state, ids[i], path, sizeof(path)) < 0)
-			return restore_bad_member(s, "a snapshot without its layers");
-	return 0;
-}
-
 int restore_import_snapshot(struct restore *s, const struct restore_member *m, char *text,
 			    size_t len)
 {
@@ -128,19 +137,14 @@ int restore_import_snapshot(struct restore *s, const struct restore_member *m, c
 		  : tame_spec(s, sn, &spec);
 	if (r == 0)
 		r = state_check_name("snapshot", name, s->e);
+	if (r == 0)
+		r = alias_layers(s, sn->layers, sn->layer_count);
+	if (r == 0)
+		r = alias_layers(s, sn->workspace_layers, sn->workspace_layer_count);
 	if (r == 0) {
 		str_copy(sn->name, sizeof(sn->name), name);
 		sn->tag_count = 0;
 		sn->transient = sn->inside = false;
-		for (size_t i = 0; i < sn->layer_count; i++)
-			sn->layers[i] = restore_alias(s, sn->layers[i]);
-		for (size_t i = 0; i < sn->workspace_layer_count; i++)
-			sn->workspace_layers[i] = restore_alias(s, sn->workspace_layers[i]);
-		r = check_layers(s, sn->layers, sn->layer_count);
-		if (r == 0)
-			r = check_layers(s, sn->workspace_layers, sn->workspace_layer_count);
-	}
-	if (r == 0) {
 		r = snapshot_write(&s->cove->state, sn, true, s->e);
 	}
 	snapshot_done(sn);

@@ -423,8 +423,16 @@ static int write_stack(struct restore *s, const char *file, char *text, size_t l
 	buf_init(&b, PARCEL_HEAD_MAX);
 	r = lines_begin_sum(&b);
 	lines_init(&lines, text + skip, len - skip);
-	while (r == 0 && (r = lines_next(&lines, &key, &value)) > 0)
-		r = lines_put(&b, key, strcmp(key, "layer") == 0 ? restore_alias(s, value) : value);
+	while (r == 0 && (r = lines_next(&lines, &key, &value)) > 0) {
+		bool is_layer = strcmp(key, "layer") == 0;
+
+		value = is_layer ? restore_alias(s, value) : value;
+		if (is_layer && s->is_import && restore_need_layer(s, value) < 0) {
+			buf_done(&b);
+			return -EBADMSG;
+		}
+		r = lines_put(&b, key, value);
+	}
 	if (r == 0) {
 		lines_end_sum(&b);
 		r = fd_write_file(s->workspaces.fd, file, buf_data(&b), buf_len(&b), 0600, true);
@@ -665,6 +673,8 @@ static int restore_all(struct restore *s, int fd)
 
 	if (r == 0)
 		r = parcel_check(fd, s->kind, check_head, s, s->e);
+	if (r == 0 && s->is_import && !s->only[0])
+		r = restore_bad_member(s, "nothing but layers");
 	if (r == 0)
 		r = state_make(&s->cove->state, s->e);
 	/* What a killed one left. */

@@ -80,6 +80,8 @@ void restore_stages_done(struct restore *s);
 
 /* What a layer of the file is called here. */
 const char *restore_alias(const struct restore *s, const char *id);
+/* ERR_DAMAGED where there is none of this name: what stands on it is not made. */
+int restore_need_layer(struct restore *s, const char *id);
 /* The name that a layer, unpacked at root_fd, may have; meta is made to fit. */
 int restore_choose_id(struct restore *s, const struct restore_member *m, int root_fd,
 		      struct layer_meta *meta, char ret[LAYER_ID_SIZE]);
