@@ -154,7 +154,8 @@ def all_cases(program):
 
 
 # Cases that take more than a second each; together most of the time of a quick run.
-LONG = ("A11_mount_preparation_race", "A14_download_huge*", "A26_delete_planted_links", "A26_delete_race",
+LONG = ("A11_mount_preparation_race", "A14_download_huge*", "A15_merge_of_a_hostile_fork",
+        "A25_import_of_a_hostile_file", "A26_delete_planted_links", "A26_delete_race",
         "B1_sweep_zero*", "B22_socket_in*", "C1_neighbour*", "C2_tcp_bomb", "C3_directory*", "C4_*_of_a_neighbour",
         "C5_*", "C7_datagram*", "C7_sockets*", "C7_stub*", "C7_unread*", "D1_reload*", "D18_*", "E1_answer_twice",
         "E1_connection*", "F1_cove*", "F11_no_core*", "G14_many*")
