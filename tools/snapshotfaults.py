@@ -10,7 +10,7 @@ import os
 import pathlib
 import sys
 
-from storefaults import CALLS, Traced
+from storefaults import CALLS, Traced, injections
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests/lib"))
 
@@ -274,7 +274,7 @@ class Snapshots:
 def run(rig, report, quick, tools):
     """tools: Broken, every, moments and the counting of a Target, of tools/faults."""
     store = Snapshots(rig, tools.Broken)
-    for title, prepare, args, again, traced in store.operations():
+    for row, (title, prepare, args, again, traced) in enumerate(store.operations()):
         target = traced(rig, tools.count)
 
         def act(wrap, _env):
@@ -290,7 +290,7 @@ def run(rig, report, quick, tools):
         rig.cove(*args, wrap=wrap, check=True)
         counts = target.count()
         again()
-        for inject in ("signal=SIGKILL", "error=ENOSPC", "error=EIO"):
+        for inject in injections(row, quick):
             names = CALLS if "signal" in inject else [c for c in CALLS if c != "flock"]
             todo = tools.moments(counts, names=names)
             tried, problems = tools.every(rig, target, todo, act, inject, quick)

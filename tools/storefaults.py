@@ -218,6 +218,12 @@ class Store:
         ]
 
 
+def injections(row, quick):
+    """What is tried at each write. The sample has one of the two errors for each row, in turn."""
+    errors = ["error=ENOSPC", "error=EIO"]
+    return ["signal=SIGKILL", *([errors[row % 2]] if quick else errors)]
+
+
 class Traced:
     """The command line and what it starts, as a target of tools/faults."""
 
@@ -234,7 +240,7 @@ class Traced:
 def run(rig, report, quick, tools):
     """tools: Broken, every, moments and the counting of a Target, of tools/faults."""
     store = Store(rig, tools.Broken)
-    for title, prepare, args, env, again in store.operations():
+    for row, (title, prepare, args, env, again) in enumerate(store.operations()):
         target = Traced(rig, tools.count)
 
         def act(wrap, _env):
@@ -251,7 +257,7 @@ def run(rig, report, quick, tools):
         rig.cove(*args, wrap=wrap, env=env, check=True)
         counts = target.count()
         again()
-        for inject in ("signal=SIGKILL", "error=ENOSPC", "error=EIO"):
+        for inject in injections(row, quick):
             # A lock that cannot be had is no matter of disks.
             names = CALLS if "signal" in inject else [c for c in CALLS if c != "flock"]
             todo = tools.moments(counts, names=names)

@@ -90,8 +90,8 @@ CHANGE = r"""cd /tmp/m; echo box >>"$(printf '\033[2Jboth')"; echo more >dir/mor
 
 
 @case("A15_merge_of_a_hostile_fork", "A15", "what root in a fork made (links for directories, overlay marks, "
-      "whiteouts, nodes, FIFOs, sockets, hard links, depth, odd names), in its files and its workspace: a merge ends, changes "
-      "nothing outside, prints nothing raw, and the box starts")
+      "whiteouts, nodes, FIFOs, sockets, hard links, depth, odd names), in its files and its workspace: a merge ends, "
+      "changes nothing outside, prints nothing raw, and the box starts")
 def fork_hostile(rig):
     cove, user = rig.cove, ("-u", "root") if rig.root_inside() else ()
     box = rig.make("--workspace", "a15-box")
