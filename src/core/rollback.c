@@ -155,7 +155,11 @@ static int replace_workspace(struct cove *cove, const char *name, const struct r
 	if (r < 0)
 		return r;
 	bytes = record.spec.limits[LIMIT_DISK];
+	/* A box that was made with it since would go on in what is put away. */
+	r = rollback_check_workspace(cove, &record.spec, e);
 	record_done(&record);
+	if (r < 0)
+		return r;
 	str_copy(with.token, sizeof(with.token), rb->token);
 	return workspace_stack_replace(&cove->state, rb->workspace, &cove->ids, &with, bytes, e);
 }

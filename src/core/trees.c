@@ -255,7 +255,7 @@ int core_tree_open_workspace(struct cove *cove, struct core_tree *t, struct err 
 	if (r < 0)
 		return r;
 	w->is_there = true;
-	w->has_base = tree.stack.layers;
+	w->has_base = tree.has_list;
 	w->has_own = tree.fd >= 0;
 	w->volume = tree.volume;
 	w->ids = tree.stack;

@@ -83,6 +83,7 @@ static void become_gone(struct keeper_life *l)
 	 * next. */
 	if (l->k.held_fd >= 0 && l->trash[0] && removal_begin(l->removal_fd, l->config.spec.name)) {
 		volume_done(&l->workspace);
+		fd_close(&l->workspace_fd);
 		fd_close(&l->k.held_fd);
 	}
 	keeper_life_release(l);
@@ -473,6 +474,7 @@ int keeper_life_run(struct keeper_config *config, int client_fd)
 		.range_fd = -1,
 		.client_fd = client_fd,
 		.removal_fd = -1,
+		.workspace_fd = -1,
 		.remove = config->spec.one_shot,
 		.volume = VOLUME_NONE,
 		.workspace = VOLUME_NONE,

@@ -53,6 +53,7 @@ struct keeper_life {
 	bool has_own_group;
 	struct volume volume;
 	struct volume workspace; /* of a named one: what measures it */
+	int workspace_fd;	 /* owned, -1 without; holds one that stands on layers */
 	struct proc_files proc_files;
 	struct ended_io ended_io;
 	struct yield yield;

@@ -135,6 +135,8 @@ static int open_named(struct keeper_mounts *m, const struct spec *s, struct stat
 	m->workspace_fd = use.root_fd;
 	m->volume = use.volume;
 	r = find_stacked(m, st, &use.stack, e);
+	if (r == 0 && m->stacked)
+		r = workspace_stack_hold(st, name, &m->stack_fd, e);
 	workspace_stack_done(&use.stack);
 	return r;
 }
@@ -276,7 +278,7 @@ void keeper_mounts_init(struct keeper_mounts *m)
 {
 	m->count = m->pin_count = 0;
 	m->workspace[0] = m->note[0] = 0;
-	m->workspace_fd = -1;
+	m->workspace_fd = m->stack_fd = -1;
 	m->volume = VOLUME_NONE;
 	m->stacked = NULL;
 	m->stacked_count = 0;
@@ -295,6 +297,7 @@ int keeper_mounts_make(struct keeper_mounts *m, const struct keeper_config *c, s
 void keeper_mounts_done(struct keeper_mounts *m)
 {
 	fd_close(&m->workspace_fd);
+	fd_close(&m->stack_fd);
 	volume_done(&m->volume);
 	keeper_pins_done(m);
 	for (size_t i = 0; i < m->stacked_count; i++)

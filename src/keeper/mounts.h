@@ -23,6 +23,7 @@ struct keeper_mounts {
 	size_t pin_count;
 	struct wall_lower *stacked; /* owned, as their paths: below a stacked workspace */
 	size_t stacked_count;
+	int stack_fd;		  /* owned; holds it for this box; -1: it stands on nothing */
 	struct wall_lower copied; /* the host directory below a copy of it */
 	char note[320];		  /* "disk: ..." where its workspace is not bounded so, or empty */
 };

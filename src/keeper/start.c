@@ -425,6 +425,7 @@ static int start_wall(struct keeper_life *l, struct ready *r, struct err *e)
 	if (rc == 0)
 		rc = l->wall->finish(&l->box, e);
 	l->workspace = volume_take_measure(&r->mounts.volume);
+	l->workspace_fd = take_fd(r->mounts.stack_fd);
 	if (rc == 0)
 		rc = prepare_keeper(l, e);
 	if (rc == 0)
@@ -569,5 +570,6 @@ void keeper_life_release(struct keeper_life *l)
 	if (!l->volume.throw_away && !l->remove) /* or last of all: no caller waits for that */
 		volume_done(&l->volume);
 	volume_done(&l->workspace);
+	fd_close(&l->workspace_fd);
 	fd_close(&l->range_fd);
 }

@@ -81,6 +81,29 @@ int workspace_stack_read(const struct state *s, const char *name, struct workspa
 	return r;
 }
 
+int workspace_stack_hold(const struct state *s, const char *name, int *ret_fd, struct err *e)
+{
+	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	char file[NAME_SIZE];
+	autoclose int fd = -1;
+
+	file_name(name, file);
+	fd = openat(s->workspaces_fd, file, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0)
+		return err_errno(e, errno, "open the layers of workspace '%s'", name);
+	/* Not handed on to children, who may live a little longer. */
+	if (fcntl(fd, F_SETLK, &lock) < 0)
+		return errno == EACCES || errno == EAGAIN
+			       ? err_set(e, ERR_CONFLICT, EBUSY,
+					 "workspace '%s' stands on a snapshot's layers, and "
+					 "another box runs with it: stop that first, or give each "
+					 "its own (cove fork)",
+					 name)
+			       : err_errno(e, errno, "hold workspace '%s'", name);
+	*ret_fd = take_fd(fd);
+	return 0;
+}
+
 static int write_stack(struct state *s, const char *name, const struct workspace_stack *w,
 		       struct err *e)
 {
@@ -182,11 +205,13 @@ static int open_tree(struct state *s, const char *name, const struct ids *ids,
 	struct storage_place place = workspace_place(s, name);
 	const struct storage_ops *ops = storage_detect(&place);
 	int dir_fd, r = workspace_stack_read(s, name, &ret->stack);
-	bool is_stacked = r == 0;
+	/* A list may be empty: then what is written lies above nothing, as in one without. */
+	bool is_stacked = ret->stack.count > 0;
 
 	if (r < 0 && r != -ENOENT)
 		return err_set(e, ERR_DAMAGED, -r, "the layers of workspace '%s' cannot be read",
 			       name);
+	ret->has_list = r == 0;
 	if (ops != &storage_plain) {
 		r = ops->open(&place, ids, &(struct storage_size){0}, &ret->volume, e);
 		if (r < 0)

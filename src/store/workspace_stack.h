@@ -33,6 +33,11 @@ struct workspace_stack {
 int workspace_stack_read(const struct state *s, const char *name, struct workspace_stack *ret);
 void workspace_stack_done(struct workspace_stack *w);
 
+/* For a box that is to run with it: two overlays must not write above the same layers, so one box
+ * runs with it at a time. ERR_CONFLICT. Held by this process alone, for as long as *ret_fd is open
+ * and no other descriptor of the list is closed here. */
+int workspace_stack_hold(const struct state *s, const char *name, int *ret_fd, struct err *e);
+
 /* Makes a new workspace above these layers, which are in place: ERR_EXISTS. bytes as with
  * workspace_use. */
 int workspace_stack_make(struct state *s, const char *name, const struct ids *ids,
@@ -52,6 +57,7 @@ struct workspace_tree {
 	int fd; /* owned, O_PATH; -1: there is nothing */
 	struct volume volume;
 	struct workspace_stack stack;
+	bool has_list; /* it was made above that stack, which may be empty */
 };
 int workspace_tree_open(struct state *s, const char *name, const struct ids *ids,
 			struct workspace_tree *ret, struct err *e);

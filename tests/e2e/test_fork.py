@@ -129,6 +129,23 @@ def test_one_that_never_ran_takes_its_workspace_along(cove, kept):
     assert "f" in cove("workspace", "ls", "-q").ok().text.split()
 
 
+def test_one_box_at_a_time_runs_above_the_layers_of_a_workspace(cove, kept):
+    """Two overlays above the same layers lose what is removed and changed in either."""
+    cove("create", "--name", "one", "--workspace", "shared").ok()
+    cove.sh("one", "seq 3 > f")
+    cove("stop", "one").ok()
+    cove("snapshot", "create", "one", "s").ok()
+    cove("rollback", "one", "s").ok()
+    cove("start", "one").ok()
+    cove.fails("conflict", "run", "--workspace", "shared", "--", "true")
+    assert cove.sh("one", "rm f && ls")["stdout"] == ""
+    cove("stop", "one").ok()
+    for _ in range(3):
+        assert cove("run", "--workspace", "shared", "--", "ls").ok().text == ""
+    cove("start", "one").ok()
+    assert cove.sh("one", "echo mine > g; cat g")["stdout"] == "mine\n"
+
+
 def test_an_existing_workspace_is_not_touched(cove, kept):
     cove("create", "--name", "keep", "--workspace", "f").ok()
     cove.sh("keep", "echo mine > /workspace/a")

@@ -193,10 +193,12 @@ def test_no_repository_is_planted(cove, work, tmp):
     assert git("init", "-q", ".").returncode == 0 and git("init", "-q", "--bare", "kept.git").returncode == 0
     settings = (work / "kept.git/config").read_text()
     name = make(cove, work, f"plant() {{ {REPOSITORY}\n}}; plant .; plant tools; rm .git/HEAD; "
-                "echo evil >> kept.git/config; ln -s .git/config gc; ln -s ../.git/. tools/hk; echo fine > kept.git/description")
+                "echo evil >> kept.git/config; ln -s .git/config gc; ln -s ../.git/. tools/hk; "
+                "echo fine > kept.git/description")
     told = cove("merge", "--json", name).ok().json["changes"]
     left = {c["path"] for c in told if c["state"] == "left_out"}
-    assert left == {f"/workspace/{p}" for p in ("HEAD", "tools/HEAD", ".git/HEAD", "kept.git/config", "gc", "tools/hk")}
+    assert left == {f"/workspace/{p}" for p in ("HEAD", "tools/HEAD", ".git/HEAD", "kept.git/config", "gc",
+                                                "tools/hk")}
     assert (work / "kept.git/config").read_text() == settings and not (work / "tools/HEAD").exists()
     assert (work / "kept.git/description").read_text() == "fine\n"
     for place in (work, work / "tools"):

@@ -147,6 +147,20 @@ def test_a_named_workspace_is_compared_and_merged(cove, shop):
     assert sh(cove, shop, "cat ~/own; touch /workspace/still-mine && echo yes") == "mine\nyes\n"
 
 
+def test_a_workspace_that_was_empty_is_merged_too(cove, kept):
+    cove("create", "--name", "one", "--workspace", "empty").ok()
+    cove("stop", "one").ok()
+    two = fork(cove, "one", "echo z > /workspace/z", stop=False)
+    assert cove("diff", two).ok().text == "A /workspace/z\n"
+    cove("snapshot", "create", two, "kept").ok()
+    assert cove("diff", "kept", two).ok().text == ""
+    three = cove("fork", "kept").ok().text.strip()
+    assert sh(cove, three, "cat /workspace/z") == "z\n"
+    cove("stop", three).ok()
+    assert cove("merge", two, "one").ok().text == "A /workspace/z\n"
+    assert files(cove, "one") == "./z:z\n"
+
+
 def test_of_a_workspace_only_what_is_asked_for(cove, shop):
     one = fork(cove, shop, "cd /workspace; echo 2 >> a; echo n > n; echo mine > ~/own", stop=False)
     assert cove("merge", "--keep-workspace", one, shop).ok().text == "A /home/user/own\n"
