@@ -81,9 +81,18 @@ static int expand_source(struct cove *cove, struct build_source *source, const c
 	if (in < 0 || fstat(in, &st) < 0 || !S_ISREG(st.st_mode) ||
 	    build_archive_kind(in) != ARCHIVE_COMPRESSED)
 		return 0;
+	for (size_t i = 0; i < x->count; i++)
+		if (strcmp(x->list[i].source, path) == 0)
+			return 0;
 	r = expand_one(cove, in, &plain, e);
 	if (r < 0 || build_archive_kind(plain) != ARCHIVE_TAR)
 		return r;
+	/* What all of a step's together take of the host's disk, until it has been unpacked. */
+	x->bytes += fstat(plain, &st) < 0 ? 0 : (uint64_t)st.st_size;
+	if (x->bytes > BUILD_EXPANDED_BYTES_MAX)
+		return err_set(e, ERR_LIMIT, EFBIG,
+			       "the archives of one ADD hold more than %u GiB: use several ADDs",
+			       (unsigned)(BUILD_EXPANDED_BYTES_MAX >> 30));
 	list = realloc(x->list, (x->count + 1) * sizeof(*list));
 	if (!list)
 		return err_errno(e, ENOMEM, "expand an archive");

@@ -34,6 +34,9 @@ struct grafting {
 	bool has_gone;
 	struct inodes linked; /* files with several names, and where in the layer each is */
 	uint64_t written;
+	/* What a change is looked up in: ours, the directories that changes are in, and those on
+	 * the way to one that is written. */
+	struct stack_finder ours, base_dirs, our_dirs, our_way, their_way;
 	char *bytes; /* owned */
 };
 
@@ -119,11 +122,11 @@ static int make_on_way(struct grafting *g, int parent, const char *name, const c
 {
 	const struct stack *s = g->job->ours;
 	struct stack_entry e;
-	int r = stack_find(s, path, &e);
+	int r = stack_finder_find(&g->our_way, path, &e);
 
 	if (r == -ENOENT || (r == 0 && !S_ISDIR(e.st.st_mode))) {
 		s = g->job->theirs;
-		r = stack_find(s, path, &e);
+		r = stack_finder_find(&g->their_way, path, &e);
 	}
 	if (r == 0 && !S_ISDIR(e.st.st_mode))
 		r = -ENOTDIR;
@@ -317,11 +320,11 @@ static int lost_parent(struct grafting *g, const char *path, bool *ret)
 	if (!str_copy(text, sizeof(text), path) || !(slash = strrchr(text, '/')))
 		return 0;
 	*slash = 0;
-	r = stack_find(g->job->base, text, &was);
+	r = stack_finder_find(&g->base_dirs, text, &was);
 	if (r == -ENOENT || (r == 0 && !S_ISDIR(was.st.st_mode)))
 		return 0;
 	if (r == 0)
-		r = stack_find(g->job->ours, text, &is);
+		r = stack_finder_find(&g->our_dirs, text, &is);
 	*ret = r == -ENOENT || (r == 0 && !S_ISDIR(is.st.st_mode));
 	return r == -ENOENT ? 0 : r;
 }
@@ -346,7 +349,7 @@ static int find_conflict(struct grafting *g, const struct diff_change *c, bool *
 	struct stack_entry found;
 	const struct stack_entry *now = &found;
 	bool is_lost, is_more = false;
-	int r = stack_find(j->ours, c->path, &found);
+	int r = stack_finder_find(&g->ours, c->path, &found);
 
 	*ret_why = NULL;
 	*ret_needless = false;
@@ -448,6 +451,11 @@ int graft(const struct graft_job *job, struct err *e)
 					.arg = &arg};
 	int r = g.bytes ? 0 : err_errno(e, ENOMEM, "merge");
 
+	stack_finder_init(&g.ours, job->ours);
+	stack_finder_init(&g.base_dirs, job->base);
+	stack_finder_init(&g.our_dirs, job->ours);
+	stack_finder_init(&g.our_way, job->ours);
+	stack_finder_init(&g.their_way, job->theirs);
 	if (r == 0 && job->layer_fd >= 0) {
 		r = set_root(&g);
 		if (r < 0)
@@ -459,6 +467,11 @@ int graft(const struct graft_job *job, struct err *e)
 		r = err_set(e, ERR_LIMIT, EDQUOT,
 			    "what is to be merged holds more than the fork's disk does (--disk): "
 			    "many names of one file, each of which would become a file");
+	stack_finder_done(&g.ours);
+	stack_finder_done(&g.base_dirs);
+	stack_finder_done(&g.our_dirs);
+	stack_finder_done(&g.our_way);
+	stack_finder_done(&g.their_way);
 	inodes_done(&g.linked);
 	free(g.bytes);
 	return r;

@@ -8,6 +8,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/xattr.h>
@@ -207,38 +209,120 @@ static int find_root(const struct stack *s, struct stack_entry *ret)
 	return fstat(s->layers[0].fd, &ret->st) < 0 ? -errno : 0;
 }
 
-int stack_find(const struct stack *s, const char *path, struct stack_entry *ret)
+static void finder_close(struct stack_finder *f)
+{
+	if (f->is_open && f->error == 0)
+		stack_dir_done(&f->dir);
+	f->is_open = false;
+}
+
+static void finder_to_root(struct stack_finder *f)
 {
 	struct stack_set in;
-	char text[STACK_PATH_MAX + 1], *at = text, *slash;
-	struct stack_dir d;
+
+	finder_close(f);
+	stack_root_set(f->s, &in);
+	f->path[0] = 0;
+	stack_dir_init(&f->dir, f->s, f->path, &in);
+	f->is_open = true;
+	f->error = 0;
+}
+
+/* To a directory in the one that it is at: the next n bytes of a path. */
+static int finder_enter(struct stack_finder *f, const char *name, size_t n)
+{
+	char text[NAME_MAX + 1];
+	struct stack_entry e;
+	struct stack_set in;
+	size_t len = strlen(f->path);
 	int r;
 
-	if (!str_copy(text, sizeof(text), path))
+	if (n > NAME_MAX)
+		return -ENAMETOOLONG;
+	memcpy(text, name, n);
+	text[n] = 0;
+	r = stack_dir_find(&f->dir, text, &e);
+	if (r == 0)
+		r = S_ISDIR(e.st.st_mode) ? stack_dir_enter(&f->dir, text, &e, &in) : -ENOENT;
+	if (r < 0)
+		return r;
+	stack_dir_done(&f->dir);
+	snprintf(f->path + len, sizeof(f->path) - len, "%s%s", len ? "/" : "", text);
+	stack_dir_init(&f->dir, f->s, f->path, &in);
+	return 0;
+}
+
+/* Is this directory the one of a path, or on the way to it? */
+static bool is_on_way(const char *dir, const char *path, size_t len)
+{
+	size_t n = strlen(dir);
+
+	return n <= len && memcmp(dir, path, n) == 0 && (n == 0 || n == len || path[n] == '/');
+}
+
+/* To the directory of so many bytes of a path. What it has no such directory for is known, too. */
+static int finder_to(struct stack_finder *f, const char *path, size_t len)
+{
+	size_t at;
+	int r = 0;
+
+	if (f->is_open && strlen(f->path) == len && memcmp(f->path, path, len) == 0)
+		return f->error;
+	if (!f->is_open || f->error < 0 || !is_on_way(f->path, path, len))
+		finder_to_root(f);
+	for (at = strlen(f->path); at < len && r == 0;) {
+		size_t n;
+
+		at += at > 0;
+		n = strcspn(path + at, "/");
+		r = finder_enter(f, path + at, n);
+		at += n;
+	}
+	if (r == 0)
+		return 0;
+	finder_close(f);
+	memcpy(f->path, path, len);
+	f->path[len] = 0;
+	f->is_open = true;
+	f->error = r;
+	return r;
+}
+
+void stack_finder_init(struct stack_finder *f, const struct stack *s)
+{
+	f->s = s;
+	f->is_open = false;
+}
+
+int stack_finder_find(struct stack_finder *f, const char *path, struct stack_entry *ret)
+{
+	const char *slash = strrchr(path, '/');
+	int r;
+
+	if (strlen(path) > STACK_PATH_MAX)
 		return -ENAMETOOLONG;
 	if (!*path)
-		return find_root(s, ret);
+		return find_root(f->s, ret);
 	if (!path_is_safe_relative(path))
 		return -EINVAL;
-	stack_root_set(s, &in);
-	for (;;) {
-		slash = strchr(at, '/');
-		if (slash)
-			*slash = 0;
-		/* The directory's path is what stands before this name. */
-		if (at > text)
-			at[-1] = 0;
-		stack_dir_init(&d, s, at > text ? text : "", &in);
-		r = stack_dir_find(&d, at, ret);
-		if (r == 0 && slash)
-			r = S_ISDIR(ret->st.st_mode) ? stack_dir_enter(&d, at, ret, &in) : -ENOENT;
-		stack_dir_done(&d);
-		if (at > text)
-			at[-1] = '/';
-		if (r < 0 || !slash)
-			return r;
-		at = slash + 1;
-	}
+	r = finder_to(f, path, slash ? (size_t)(slash - path) : 0);
+	return r < 0 ? r : stack_dir_find(&f->dir, slash ? slash + 1 : path, ret);
+}
+
+void stack_finder_done(struct stack_finder *f)
+{
+	finder_close(f);
+}
+
+int stack_find(const struct stack *s, const char *path, struct stack_entry *ret)
+{
+	struct stack_finder f;
+	int r;
+
+	stack_finder_init(&f, s);
+	r = stack_finder_find(&f, path, ret);
+	stack_finder_done(&f);
+	return r;
 }
 
 int stack_open_file(const struct stack *s, const struct stack_entry *e, const char *path)

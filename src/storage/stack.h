@@ -73,6 +73,21 @@ struct stack_dir {
 void stack_dir_init(struct stack_dir *d, const struct stack *s, const char *path,
 		    const struct stack_set *in);
 void stack_dir_done(struct stack_dir *d);
+
+/* Finds many paths as stack_find does one: the directory of the last is kept, those below are
+ * reached from it. As the paths of a walk come, a deep one costs what any does. It is not moved.
+ */
+struct stack_finder {
+	const struct stack *s;
+	char path[STACK_PATH_MAX + 1]; /* of the directory */
+	struct stack_dir dir;	       /* where there is one: error is 0 */
+	bool is_open;
+	int error;
+};
+void stack_finder_init(struct stack_finder *f, const struct stack *s);
+int stack_finder_find(struct stack_finder *f, const char *path, struct stack_entry *ret);
+void stack_finder_done(struct stack_finder *f);
+
 /* The whole stack's root. */
 void stack_root_set(const struct stack *s, struct stack_set *ret);
 

@@ -108,7 +108,7 @@ static int mount_all(const struct wall_mount *m, const struct plan_source *sourc
 		r = attach_lowers(sources + has_own, m->lower_count, place, options);
 	if (r == 0)
 		r = make_upper(dir, &m->lowers[0], lower);
-	/* A volatile one is never mounted again: what outlives the box, as its workspace, is none. */
+	/* A volatile one is never mounted again: what outlives the box, as a workspace, is none. */
 	if (r == 0)
 		r = buf_printf(options, ",upperdir=%s/upper,workdir=%s/work,userxattr%s", dir, dir,
 			       throw_away && !has_own ? ",volatile" : "");
