@@ -1,13 +1,14 @@
 /*
  * Files that have several names: the first name under which each was met. Bounded, because a tree
- * may be hostile: one that does not fit is not kept, and its names then are files of their own.
+ * may be hostile: the caller says what becomes of one that does not fit. Who makes a file of each
+ * of its names multiplies what a box wrote, so that has to be bounded otherwise.
  */
 #pragma once
 
 #include <stddef.h>
 #include <sys/types.h>
 
-enum { INODES_MAX = 16384, INODES_TEXT_MAX = 4 << 20 };
+enum { INODES_MAX = 1 << 20, INODES_TEXT_MAX = 128 << 20 };
 
 struct inode_slot;
 

@@ -5,6 +5,8 @@
 #define TREE_PASSES_MAX (1u << 20) /* over a tree's root while removing; calling again goes on */
 #define TREE_NAMES_MAX	(1u << 28) /* one walk visits; a box may add while it goes on */
 #define TREE_DEPTH_MAX	65536u	   /* levels that can be walked */
+/* One file of a packed tree, holes counted: what ext4 can hold, which box disks are made of. */
+#define TREE_FILE_MAX ((16ull << 40) - 4096)
 
 /* Stacks of layers and what differs between two (src/storage/stack.c, diff.c). */
 #define STACK_LAYERS_MAX   256u

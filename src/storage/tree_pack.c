@@ -20,7 +20,8 @@
 struct tree_pack_level {
 	dev_t dev;
 	ino_t ino;
-	int64_t off; /* where to go on with its names */
+	int64_t off;	 /* where to go on with its names */
+	size_t path_len; /* of its own path, in the stream */
 };
 
 struct tree_packing {
@@ -31,7 +32,7 @@ struct tree_packing {
 	size_t depth;
 	struct buf out;
 	struct inodes links;
-	uint64_t link_count;
+	uint64_t link_count, link_bytes;
 	struct tree_packed sum;
 };
 
@@ -103,32 +104,39 @@ static int put_head(struct tree_packing *p, char type, const char *name, const s
 	return r < 0 || !st ? r : put_meta(p, st);
 }
 
-/* Those that mean something to a user, and overlay's own mark. */
+static int put_attr(struct tree_packing *p, const char *name, const char *value, size_t n)
+{
+	int r = put_text(p, name, strlen(name));
+
+	if (r == 0)
+		r = put_number(p, n, 4);
+	return r < 0 ? r : put(p, value, n);
+}
+
+/* Those that mean something to a user, and overlay's own mark: that first, so that there is room
+ * for it whatever the user's take. */
 static int put_attrs(struct tree_packing *p, int fd)
 {
 	char names[TREE_STREAM_ATTRS_MAX], value[TREE_STREAM_VALUE_MAX];
-	ssize_t len = flistxattr(fd, names, sizeof(names));
-	uint64_t count = 0;
+	ssize_t len = flistxattr(fd, names, sizeof(names)),
+		n = fgetxattr(fd, TREE_STREAM_OPAQUE, value, sizeof(value));
+	bool opaque = n >= 0 && tree_stream_is_opaque(TREE_STREAM_OPAQUE, value, (size_t)n);
+	uint64_t count = opaque;
 	int r;
 
 	if (len < 0)
 		len = 0; /* a filesystem without any, or too many for a user to have meant them */
 	for (ssize_t i = 0; i < len; i += (ssize_t)strlen(names + i) + 1)
-		count += tree_stream_attr_ok(names + i) &&
+		count += tree_stream_is_users(names + i) &&
 			 fgetxattr(fd, names + i, value, sizeof(value)) >= 0;
 	r = put_number(p, count, 2);
+	if (r == 0 && opaque)
+		r = put_attr(p, TREE_STREAM_OPAQUE, "y", 1);
 	for (ssize_t i = 0; r == 0 && i < len; i += (ssize_t)strlen(names + i) + 1) {
-		ssize_t n = tree_stream_attr_ok(names + i)
-				    ? fgetxattr(fd, names + i, value, sizeof(value))
-				    : -1;
-
-		if (n < 0)
-			continue;
-		r = put_text(p, names + i, strlen(names + i));
-		if (r == 0)
-			r = put_number(p, (uint64_t)n, 4);
-		if (r == 0)
-			r = put(p, value, (size_t)n);
+		n = tree_stream_is_users(names + i) ? fgetxattr(fd, names + i, value, sizeof(value))
+						    : -1;
+		if (n >= 0)
+			r = put_attr(p, names + i, value, (size_t)n);
 	}
 	return r;
 }
@@ -159,6 +167,19 @@ static int put_data(struct tree_packing *p, int fd, uint64_t at, uint64_t end)
 	return r;
 }
 
+/* Files that share their blocks hold more than their disk does. */
+static int check_bytes(struct tree_packing *p)
+{
+	uint64_t max = p->sink->bytes_max;
+
+	if (max == 0 || p->sum.bytes <= max)
+		return 0;
+	return err_set(p->e, ERR_LIMIT, EDQUOT,
+		       "its files hold more than the %llu MiB of its disk (--disk), which clones "
+		       "of files share: copies of them would not",
+		       (unsigned long long)max >> 20);
+}
+
 static int put_contents(struct tree_packing *p, int fd, uint64_t size)
 {
 	uint64_t at = 0;
@@ -179,20 +200,44 @@ static int put_contents(struct tree_packing *p, int fd, uint64_t size)
 			break;
 		hole = lseek(fd, (off_t)from, SEEK_HOLE);
 		at = hole < 0 || (uint64_t)hole > size ? size : (uint64_t)hole;
-		r = put_data(p, fd, from, at);
 		p->sum.bytes += at - from;
+		r = check_bytes(p);
+		if (r == 0)
+			r = put_data(p, fd, from, at);
 	}
 	return r < 0 ? r : put(p, "e", 1);
+}
+
+/* A file with several names, whose first this is: the others will refer to it. */
+static int keep_first(struct tree_packing *p, const char *name, const struct stat *st)
+{
+	size_t path = p->depth > 1 ? p->levels[p->depth - 1].path_len + 1 : 0;
+	char number[24];
+	int r = 0;
+
+	if (st->st_nlink > TREE_STREAM_NAMES_MAX)
+		return err_set(p->e, ERR_LIMIT, EMLINK, "'%.80s' is one of more than %d names",
+			       name, TREE_STREAM_NAMES_MAX);
+	snprintf(number, sizeof(number), "%llu", (unsigned long long)p->link_count++);
+	p->link_bytes += path + strlen(name) + 1;
+	if (p->link_bytes <= TREE_STREAM_PATHS_MAX)
+		r = inodes_add(&p->links, st->st_dev, st->st_ino, number);
+	if (r == -ENOMEM)
+		return pack_fail(p, name, ENOMEM);
+	if (r < 0 || p->link_bytes > TREE_STREAM_PATHS_MAX)
+		return err_set(p->e, ERR_LIMIT, E2BIG,
+			       "more than %d files have several names, or their paths %d MiB",
+			       TREE_STREAM_LINKS_MAX, TREE_STREAM_PATHS_MAX >> 20);
+	return 0;
 }
 
 static int pack_file(struct tree_packing *p, const char *name)
 {
 	autoclose int fd =
 		openat(p->dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-	char number[24];
 	const char *first;
 	struct stat st;
-	bool linked = false;
+	bool linked;
 	int r;
 
 	if (fd < 0 || fstat(fd, &st) < 0)
@@ -204,12 +249,15 @@ static int pack_file(struct tree_packing *p, const char *name)
 		r = put_head(p, 'H', name, NULL);
 		return r < 0 ? r : put_number(p, strtoull(first, NULL, 10), 8);
 	}
-	/* One that does not fit is packed again under its other names. */
-	snprintf(number, sizeof(number), "%llu", (unsigned long long)p->link_count);
-	if (st.st_nlink > 1)
-		linked = inodes_add(&p->links, st.st_dev, st.st_ino, number) == 0;
-	p->link_count += linked;
-	r = put_head(p, 'F', name, &st);
+	/* Nothing but holes makes one so large, which few file systems would take again. */
+	if ((uint64_t)st.st_size > TREE_FILE_MAX) {
+		p->sum.left_out++;
+		return 0;
+	}
+	linked = st.st_nlink > 1;
+	r = linked ? keep_first(p, name, &st) : 0;
+	if (r == 0)
+		r = put_head(p, 'F', name, &st);
 	if (r == 0)
 		r = put_attrs(p, fd);
 	if (r == 0)
@@ -246,7 +294,11 @@ static int pack_enter(struct tree_packing *p, int fd, const char *name)
 	if (p->depth == TREE_STREAM_DEPTH)
 		return err_set(p->e, ERR_LIMIT, ELOOP, "directories are nested more than %u deep",
 			       (unsigned)TREE_STREAM_DEPTH);
-	p->levels[p->depth++] = (struct tree_pack_level){.dev = st.st_dev, .ino = st.st_ino};
+	p->levels[p->depth] = (struct tree_pack_level){.dev = st.st_dev, .ino = st.st_ino};
+	if (p->depth > 0)
+		p->levels[p->depth].path_len =
+			p->levels[p->depth - 1].path_len + strlen(name) + (p->depth > 1);
+	p->depth++;
 	r = put_head(p, name ? 'D' : 'R', name, &st);
 	return r < 0 ? r : put_attrs(p, fd);
 }

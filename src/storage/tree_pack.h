@@ -1,7 +1,8 @@
 /*
  * A tree as a stream of bytes, and back: for copies of a box's or a workspace's files in one file.
  * Unlike a tar (store/layer_tar.h) it keeps what overlay and boxes need: holes, hard links,
- * whiteouts, opaque marks and the attributes that users set. Sockets and devices are left out.
+ * whiteouts, opaque marks and the attributes that users set. Sockets, devices and files beyond
+ * TREE_FILE_MAX are left out.
  *
  *	R META			the root, first
  *	D NAME META		a directory; what follows is in it, until
@@ -13,7 +14,8 @@
  *	Z			the end
  *
  * Numbers are little-endian. A name is one component, so a stream cannot lead out of the directory
- * it is unpacked in. It may be hostile: names, depth, attributes and sizes are bounded.
+ * it is unpacked in. It may be hostile: names, depth, attributes and sizes are bounded. So may a
+ * tree: what is packed can be unpacked, and what could not be is left out, or ERR_LIMIT says why.
  *
  * Both run with the box's ids (inside.h). A tree that is packed does not change meanwhile.
  */
@@ -28,6 +30,7 @@
 struct tree_sink {
 	int (*write)(void *arg, const void *p, size_t n, struct err *e);
 	void *arg;
+	uint64_t bytes_max; /* that the tree's files may hold in all; 0: no bound */
 };
 
 /* Exactly n bytes: ERR_PROTOCOL where there are fewer. */
@@ -43,6 +46,8 @@ struct tree_packed {
 int tree_pack(int root_fd, const struct tree_sink *sink, struct tree_packed *ret, struct err *e);
 
 /* root_fd is empty and of no use after an error. single: only the caller's own id exists, so owners
- * stay as they are and setuid bits are dropped. The caller syncs. */
+ * stay as they are and setuid bits are dropped. What the file system there cannot hold of a user's
+ * attributes is missing afterwards; a file that is too large for it, too, and counted as left out.
+ * The caller syncs. */
 int tree_unpack(int root_fd, const struct tree_source *source, bool single, struct tree_packed *ret,
 		struct err *e);

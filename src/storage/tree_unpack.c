@@ -43,7 +43,7 @@ struct tree_unpacking {
 	struct tree_place *places; /* owned; TREE_STREAM_DEPTH of them */
 	size_t depth;
 	char **linked; /* owned; paths */
-	size_t linked_count, linked_cap;
+	size_t linked_count, linked_cap, linked_bytes;
 	char *path; /* owned; of the open directory */
 	size_t path_len, path_cap;
 	struct tree_packed sum;
@@ -151,6 +151,13 @@ static int set_meta(struct tree_unpacking *u, int fd, const struct tree_meta *m)
 	return 0;
 }
 
+/* A filesystem without attributes, or with room for fewer or smaller ones than where they come
+ * from, loses a user's, and nothing of ours. */
+static bool cannot_hold(int code)
+{
+	return code == EOPNOTSUPP || code == ENOSPC || code == E2BIG || code == ERANGE;
+}
+
 static int take_attrs(struct tree_unpacking *u, int fd)
 {
 	char name[ATTR_NAME_SIZE], value[TREE_STREAM_VALUE_MAX];
@@ -167,12 +174,10 @@ static int take_attrs(struct tree_unpacking *u, int fd)
 			r = take(u, value, (size_t)n);
 		if (r < 0)
 			return r;
-		if (!tree_stream_attr_ok(name) ||
-		    (strncmp(name, "user.overlay.", 13) == 0 && (n != 1 || value[0] != 'y')))
+		if (!tree_stream_is_users(name) && !tree_stream_is_opaque(name, value, (size_t)n))
 			return bad(u, "an attribute that no user sets");
-		/* A filesystem without attributes loses a user's, and nothing of ours. */
 		if (fsetxattr(fd, name, value, (size_t)n, 0) < 0 &&
-		    (errno != EOPNOTSUPP || strncmp(name, "user.overlay.", 13) == 0))
+		    !(tree_stream_is_users(name) && cannot_hold(errno)))
 			return unpack_fail(u, name, errno);
 	}
 	return r;
@@ -180,12 +185,14 @@ static int take_attrs(struct tree_unpacking *u, int fd)
 
 /* ---- files with several names ---- */
 
-static int keep_link(struct tree_unpacking *u, const char *name)
+/* is_there: false of one that was left out, and its other names will be. */
+static int keep_link(struct tree_unpacking *u, const char *name, bool is_there)
 {
 	size_t size = u->path_len + strlen(name) + 2;
 	char *path;
 
-	if (u->linked_count == TREE_STREAM_LINKS_MAX)
+	u->linked_bytes += size - (u->path_len == 0);
+	if (u->linked_count == TREE_STREAM_LINKS_MAX || u->linked_bytes > TREE_STREAM_PATHS_MAX)
 		return bad(u, "too many files with several names");
 	if (u->linked_count == u->linked_cap) {
 		size_t cap = u->linked_cap ? 2 * u->linked_cap : 64;
@@ -196,12 +203,41 @@ static int keep_link(struct tree_unpacking *u, const char *name)
 		u->linked = grown;
 		u->linked_cap = cap;
 	}
-	path = malloc(size);
-	if (!path)
+	path = is_there ? malloc(size) : NULL;
+	if (is_there && !path)
 		return unpack_fail(u, name, ENOMEM);
-	snprintf(path, size, "%.*s%s%s", (int)u->path_len, u->path, u->path_len ? "/" : "", name);
+	if (is_there)
+		snprintf(path, size, "%.*s%s%s", (int)u->path_len, u->path, u->path_len ? "/" : "",
+			 name);
 	u->linked[u->linked_count++] = path;
 	return 0;
+}
+
+static int open_below(int dir_fd, const char *path, int flags)
+{
+	return fd_openat2(dir_fd, path, O_PATH | O_NOFOLLOW | O_CLOEXEC | flags, 0,
+			  FD_BENEATH | FD_NO_SYMLINKS | FD_NO_MAGICLINKS | FD_NO_XDEV);
+}
+
+/* In steps where the path is longer than the kernel takes one. */
+static int open_linked(struct tree_unpacking *u, const char *path)
+{
+	autoclose int dir = -1;
+	char part[PATH_MAX];
+
+	while (strlen(path) >= sizeof(part)) {
+		const char *slash = memrchr(path, '/', sizeof(part) - 1);
+		int next;
+
+		snprintf(part, sizeof(part), "%.*s", (int)(slash - path), path);
+		next = open_below(dir < 0 ? u->root_fd : dir, part, O_DIRECTORY);
+		if (next < 0)
+			return next;
+		fd_close(&dir);
+		dir = next;
+		path = slash + 1;
+	}
+	return open_below(dir < 0 ? u->root_fd : dir, path, 0);
 }
 
 static int make_link(struct tree_unpacking *u, const char *name)
@@ -214,8 +250,12 @@ static int make_link(struct tree_unpacking *u, const char *name)
 		return r;
 	if (number >= u->linked_count)
 		return bad(u, "a second name of a file that is none");
-	fd = fd_openat2(u->root_fd, u->linked[number], O_PATH | O_NOFOLLOW, 0,
-			FD_BENEATH | FD_NO_SYMLINKS | FD_NO_MAGICLINKS | FD_NO_XDEV);
+	if (!u->linked[number]) {
+		u->sum.left_out++;
+		u->sum.files--;
+		return 0;
+	}
+	fd = open_linked(u, u->linked[number]);
 	if (fd < 0)
 		return unpack_fail(u, name, -fd);
 	snprintf(from, sizeof(from), "/proc/self/fd/%d", fd);
@@ -226,6 +266,7 @@ static int make_link(struct tree_unpacking *u, const char *name)
 
 /* ---- entries ---- */
 
+/* Into fd, -1: only taken. */
 static int take_data(struct tree_unpacking *u, int fd, const char *name, uint64_t *at,
 		     uint64_t size)
 {
@@ -237,7 +278,7 @@ static int take_data(struct tree_unpacking *u, int fd, const char *name, uint64_
 		return bad(u, "a file with more than its size");
 	if (r == 0)
 		r = take(u, block, (size_t)n);
-	if (r == 0)
+	if (r == 0 && fd >= 0)
 		r = fd_write_full(fd, block, (size_t)n);
 	if (r < 0)
 		return u->e && u->e->kind ? r : unpack_fail(u, name, -r);
@@ -250,7 +291,7 @@ static int take_contents(struct tree_unpacking *u, int fd, const char *name, uin
 {
 	uint64_t at = 0, n;
 	char type = 0;
-	int r = size > TAR_FILE_MAX ? bad(u, "a file that is too large") : 0;
+	int r = 0;
 
 	while (r == 0 && (r = take(u, &type, 1)) == 0 && type != 'e') {
 		if (type == 'd') {
@@ -259,18 +300,30 @@ static int take_contents(struct tree_unpacking *u, int fd, const char *name, uin
 			r = take_number(u, 8, &n);
 			if (r == 0 && n > size - at)
 				r = bad(u, "a hole beyond its file");
-			if (r == 0 && lseek(fd, (off_t)n, SEEK_CUR) < 0)
+			if (r == 0 && fd >= 0 && lseek(fd, (off_t)n, SEEK_CUR) < 0)
 				r = unpack_fail(u, name, errno);
 			at += r == 0 ? n : 0;
 		} else {
 			r = bad(u, "an unknown part of a file");
 		}
 	}
-	if (r == 0 && at != size)
-		r = bad(u, "a file with less than its size");
-	if (r == 0 && ftruncate(fd, (off_t)size) < 0)
-		r = unpack_fail(u, name, errno);
-	return r;
+	return r == 0 && at != size ? bad(u, "a file with less than its size") : r;
+}
+
+/* Its size, holes and all, before its bytes: one that the file system cannot hold goes, and fd is
+ * -1. */
+static int begin_file(struct tree_unpacking *u, int *fd, const char *name, uint64_t size)
+{
+	if (size > TREE_FILE_MAX)
+		return bad(u, "a file that is too large");
+	if (ftruncate(*fd, (off_t)size) == 0)
+		return 0;
+	if (errno != EFBIG || unlinkat(u->dir_fd, name, 0) < 0)
+		return unpack_fail(u, name, errno);
+	fd_close(fd);
+	u->sum.left_out++;
+	u->sum.files--;
+	return 0;
 }
 
 static int make_file(struct tree_unpacking *u, const char *name)
@@ -291,10 +344,12 @@ static int make_file(struct tree_unpacking *u, const char *name)
 	if (r == 0)
 		r = take_number(u, 8, &size);
 	if (r == 0)
+		r = begin_file(u, &fd, name, size);
+	if (r == 0)
 		r = take_contents(u, fd, name, size);
 	if (r == 0 && linked)
-		r = keep_link(u, name);
-	return r < 0 ? r : set_meta(u, fd, &meta);
+		r = keep_link(u, name, fd >= 0);
+	return r < 0 || fd < 0 ? r : set_meta(u, fd, &meta);
 }
 
 static int make_symlink(struct tree_unpacking *u, const char *name)

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MAGIC "cove pack 1 "
 
@@ -107,6 +108,15 @@ int parcel_member_end(struct parcel_writer *w, struct err *e)
 	sha_add(&w->all, end + 1, SHA256_BYTES);
 	w->count++;
 	return put(w, end, sizeof(end), e);
+}
+
+int parcel_rewind(struct parcel_writer *w, const struct parcel_writer *to, struct err *e)
+{
+	if (ftruncate(to->fd, (off_t)to->bytes) < 0 ||
+	    lseek(to->fd, (off_t)to->bytes, SEEK_SET) < 0)
+		return err_errno(e, errno, "write the file");
+	*w = *to;
+	return 0;
 }
 
 int parcel_end(struct parcel_writer *w, struct err *e)

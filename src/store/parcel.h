@@ -38,6 +38,8 @@ int parcel_begin(struct parcel_writer *w, int fd, const char *kind, struct err *
 int parcel_member(struct parcel_writer *w, const void *head, size_t len, struct err *e);
 int parcel_add(struct parcel_writer *w, const void *p, size_t n, struct err *e);
 int parcel_member_end(struct parcel_writer *w, struct err *e);
+/* What was written since *to was a copy of w, between members, goes as if never begun. */
+int parcel_rewind(struct parcel_writer *w, const struct parcel_writer *to, struct err *e);
 /* The caller syncs. */
 int parcel_end(struct parcel_writer *w, struct err *e);
 

@@ -64,7 +64,7 @@ static int round_trip(const char *base, const char *to, const uint8_t *p, size_t
 	r = tree_unpack(root, &(struct tree_source){get, &b}, true, sum, &e);
 	MUST(r == 0 || (r < 0 && e.msg[0]));
 	/* It can be looked through again, whatever modes it has. */
-	if (r == 0 && tree_pack(root, &(struct tree_sink){put, out}, NULL, &e) < 0)
+	if (r == 0 && tree_pack(root, &(struct tree_sink){put, out, 0}, NULL, &e) < 0)
 		r = -EACCES;
 	return r;
 }

@@ -109,8 +109,8 @@ static void pack_to(int root, struct buf *b)
 {
 	struct err e = {0};
 
-	buf_init(b, 16 << 20);
-	if (tree_pack(root, &(struct tree_sink){to_buf, b}, NULL, &e) < 0)
+	buf_init(b, 64 << 20);
+	if (tree_pack(root, &(struct tree_sink){to_buf, b, 0}, NULL, &e) < 0)
 		printf("# %s\n", e.msg);
 	CHECK(buf_len(b) > 0);
 }
@@ -138,6 +138,153 @@ TEST(a_tree_comes_back)
 	buf_done(&one);
 	buf_done(&two);
 	buf_done(&copy);
+}
+
+/* ---- what is packed can be unpacked ---- */
+
+/* Marks that only overlay makes sense of, with values that it does not know. */
+static void make_marks(int root)
+{
+	autoclose int a = -1, b = -1;
+
+	CHECK(mkdirat(root, "a", 0755) == 0 && mkdirat(root, "b", 0755) == 0);
+	a = openat(root, "a", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	b = openat(root, "b", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	(void)fsetxattr(a, "user.overlay.opaque", "zz", 2, 0);
+	(void)fsetxattr(b, "user.overlay.opaque", "", 0, 0);
+	(void)fsetxattr(b, "user.empty", "", 0, 0);
+}
+
+static void make_large(int root)
+{
+	autoclose int fd = openat(root, "large", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+
+	CHECK(fd >= 0);
+	CHECK(ftruncate(fd, (off_t)2 << 40) == 0 || errno == EFBIG);
+	CHECK_EQ(pwrite(fd, "x", 1, 1 << 20), 1);
+}
+
+/* Nothing but holes: no other file system is sure to take it. */
+static void make_too_large(int root)
+{
+	autoclose int fd = openat(root, "too large", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+
+	CHECK(fd >= 0);
+	if (ftruncate(fd, (off_t)1 << 60) < 0)
+		printf("# no such file can be made here\n");
+	CHECK_EQ(linkat(root, "too large", root, "too large, too", 0), 0);
+}
+
+/* Deeper than a path can be, with another name of a file there at the top. */
+static void make_deep(int root)
+{
+	int fd = openat(root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	put_file(root, "one", "1", 0600);
+	for (int i = 0; i < 20000; i++) {
+		int next;
+
+		CHECK_EQ(mkdirat(fd, "d", 0755), 0);
+		next = openat(fd, "d", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		close(fd);
+		fd = next;
+	}
+	CHECK_EQ(linkat(root, "one", fd, "first", 0), 0);
+	CHECK_EQ(linkat(root, "one", fd, "second", 0), 0);
+	close(fd);
+}
+
+/* More files with two names than a table once had room for, then a large one. */
+static void make_linked(int root)
+{
+	char name[24], other[24], block[4096];
+	autoclose int fd = -1;
+
+	for (int i = 0; i < 17000; i++) {
+		snprintf(name, sizeof(name), "%d", i);
+		snprintf(other, sizeof(other), "%d-", i);
+		put_file(root, name, "", 0600);
+		CHECK_EQ(linkat(root, name, root, other, 0), 0);
+	}
+	memset(block, 'x', sizeof(block));
+	CHECK_EQ(mkdirat(root, "z", 0755), 0);
+	fd = openat(root, "z/0", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	for (int i = 0; i < 256; i++)
+		CHECK_EQ(fd_write_full(fd, block, sizeof(block)), 0);
+	for (int i = 1; i < 20; i++) {
+		snprintf(name, sizeof(name), "z/%d", i);
+		CHECK_EQ(linkat(root, "z/0", root, name, 0), 0);
+	}
+}
+
+TEST(what_is_packed_can_be_unpacked)
+{
+	static void (*const makers[])(int root) = {make_tree,	   make_marks, make_large,
+						   make_too_large, make_deep,  make_linked};
+
+	for (size_t i = 0; i < sizeof(makers) / sizeof(makers[0]); i++) {
+		char name[2][16];
+		struct err e = {0};
+		struct buf one, two;
+		autoclose int from = -1, to = -1;
+		size_t len;
+
+		snprintf(name[0], sizeof(name[0]), "from%zu", i);
+		snprintf(name[1], sizeof(name[1]), "to%zu", i);
+		from = make_dir(name[0]);
+		to = make_dir(name[1]);
+		makers[i](from);
+		pack_to(from, &one);
+		len = buf_len(&one);
+		CHECK(len < 4 << 20);
+		if (tree_unpack(to, &(struct tree_source){from_buf, &one}, geteuid() != 0, NULL,
+				&e) < 0)
+			printf("# %zu: %s\n", i, e.msg);
+		CHECK_EQ(e.kind, ERR_NONE);
+		CHECK_EQ(buf_len(&one), 0);
+		pack_to(to, &two);
+		CHECK_EQ(buf_len(&two), len);
+		buf_done(&one);
+		buf_done(&two);
+	}
+}
+
+TEST(attributes_that_there_is_no_room_for_are_lost_alone)
+{
+	static char value[60000];
+	struct err e = {0};
+	struct buf b;
+	int to = make_dir("to");
+
+	buf_init(&b, 1 << 20);
+	CHECK_EQ(buf_append(&b, "R\xed\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x0c\0", 27),
+		 0);
+	for (int i = 0; i < 12; i++) {
+		char head[] = "\7\0user.-x\x60\xea\0\0";
+
+		head[8] = (char)('a' + i);
+		CHECK_EQ(buf_append(&b, head, sizeof(head) - 1), 0);
+		CHECK_EQ(buf_append(&b, value, sizeof(value)), 0);
+	}
+	CHECK_EQ(buf_append(&b, "Z", 1), 0);
+	CHECK_EQ(tree_unpack(to, &(struct tree_source){from_buf, &b}, true, NULL, &e), 0);
+	buf_done(&b);
+	close(to);
+}
+
+TEST(bytes_are_bounded)
+{
+	int from = make_dir("from");
+	struct err e = {0};
+	struct buf b;
+
+	make_tree(from);
+	buf_init(&b, 1 << 20);
+	CHECK_EQ(tree_pack(from, &(struct tree_sink){to_buf, &b, 1 << 20}, NULL, &e), 0);
+	CHECK(tree_pack(from, &(struct tree_sink){to_buf, &b, 4}, NULL, &e) < 0);
+	CHECK_EQ(e.kind, ERR_LIMIT);
+	buf_done(&b);
+	close(from);
 }
 
 TEST(a_cut_stream_is_refused)
@@ -280,6 +427,43 @@ TEST(members_come_back)
 	CHECK_EQ(lseek(fd, 0, SEEK_SET), 0);
 	CHECK(parcel_open(&r, fd, "other", &e) < 0 && e.kind == ERR_INVALID);
 	close(fd);
+}
+
+TEST(what_was_begun_can_be_taken_back)
+{
+	static struct parcel_writer w, before;
+	static struct parcel_reader r;
+	autoclose int dir = -1, fd = -1;
+	struct err e = {0};
+	char block[1000] = "", *head;
+	int heads = 0;
+	size_t len;
+
+	close(make_dir("x"));
+	dir = open(home, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	fd = openat(dir, "pack", O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	CHECK_EQ(parcel_begin(&w, fd, "test", NULL), 0);
+	CHECK_EQ(parcel_member(&w, "one", 3, NULL), 0);
+	CHECK_EQ(parcel_member_end(&w, NULL), 0);
+	before = w;
+	CHECK_EQ(parcel_member(&w, "bad", 3, NULL), 0);
+	CHECK_EQ(parcel_member_end(&w, NULL), 0);
+	CHECK_EQ(parcel_member(&w, "bad", 3, NULL), 0);
+	for (int i = 0; i < 200; i++)
+		CHECK_EQ(parcel_add(&w, block, sizeof(block), NULL), 0);
+	CHECK_EQ(parcel_rewind(&w, &before, &e), 0);
+	CHECK_EQ(parcel_member(&w, "two", 3, NULL), 0);
+	CHECK_EQ(parcel_member_end(&w, NULL), 0);
+	CHECK_EQ(parcel_end(&w, NULL), 0);
+	CHECK_EQ(lseek(fd, 0, SEEK_SET), 0);
+	CHECK_EQ(parcel_check(fd, "test", count_heads, &heads, &e), 0);
+	CHECK_EQ(heads, 2);
+	CHECK_EQ(parcel_open(&r, fd, "test", &e), 0);
+	CHECK_EQ(parcel_next(&r, &head, &len, &e), 1);
+	free(head);
+	CHECK_EQ(parcel_next(&r, &head, &len, &e), 1);
+	CHECK_STR(head, "two");
+	free(head);
 }
 
 TEST(what_is_cut_or_changed_is_damaged)
