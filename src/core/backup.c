@@ -1,10 +1,13 @@
 /*
  * Backing up; see backup.h for what the file holds.
  *
- * Records are read first and layers last, so that every layer that a record in the file names is in
- * it. Nothing is locked for the whole time: a layer that went meanwhile with its image ends the
- * backup, and it can be said again. A box that does not run cannot be started while it is copied;
- * one that runs is frozen for that, and so are those that use a workspace while that is.
+ * The layers that a box, a workspace, an image or a snapshot stands on come right before it, once.
+ * Nothing is locked for the whole time: a layer that went meanwhile with its image ends the backup,
+ * and it can be said again. A box that does not run cannot be started while it is copied; one that
+ * runs is frozen for that, and so are those that use a workspace while that is.
+ *
+ * What a box made of its files ends no backup: a box, workspace or snapshot with more than can be
+ * packed (ERR_LIMIT) is left out and named, and what was written of it is taken back.
  *
  * The file is written without a name, and has one when it is whole and on disk.
  */
@@ -46,7 +49,7 @@ struct backup {
 	struct cove_backup_options o;
 	struct cove_backed_up done;
 	struct parcel_writer *w;  /* owned */
-	struct state_list layers; /* that what was packed stands on, with repetitions */
+	struct state_list layers; /* that are in the file */
 	struct err *e;
 };
 
@@ -61,7 +64,7 @@ static int pack_inside(struct inside_job *job)
 {
 	struct backup_pack_job *j = (struct backup_pack_job *)(void *)job;
 
-	return tree_pack(j->root_fd, &(struct tree_sink){sink_write, &j->w}, &j->sum, &job->err);
+	return tree_pack(j->root_fd, &(struct tree_sink){sink_write, &j->w, 0}, &j->sum, &job->err);
 }
 
 int backup_pack_tree(struct cove *cove, struct parcel_writer *w, int root_fd,
@@ -144,19 +147,111 @@ static int put_tree(struct backup *b, int root_fd)
 	return parcel_member_end(b->w, b->e);
 }
 
-static int need_layers(struct backup *b, const char *const *ids, size_t count)
-{
-	int r = 0;
-
-	for (size_t i = 0; r == 0 && i < count; i++)
-		r = state_list_add(&b->layers, ids[i], REFS_MAX);
-	return r < 0 ? err_errno(b->e, -r, "collect layers") : 0;
-}
-
 static void say(struct backup *b, const char *kind, const char *name)
 {
 	if (b->o.on_item)
 		b->o.on_item(b->o.arg, kind, name);
+}
+
+/* ---- what is left out ---- */
+
+/* Where the file was before something was begun that may be left out. */
+struct backup_mark {
+	struct parcel_writer w;
+	struct cove_backed_up done;
+	size_t layers;
+};
+
+static void mark(const struct backup *b, struct backup_mark *ret)
+{
+	*ret = (struct backup_mark){.w = *b->w, .done = b->done, .layers = b->layers.count};
+}
+
+static int leave_out(struct backup *b, const struct backup_mark *m, const char *kind,
+		     const char *name, const char *why)
+{
+	char text[BOX_NAME_MAX + sizeof(b->e->msg) + 16];
+
+	while (b->layers.count > m->layers)
+		free(b->layers.names[--b->layers.count]);
+	b->done = m->done;
+	snprintf(text, sizeof(text), "%s: left out, %s", name, why);
+	say(b, kind, text);
+	return parcel_rewind(b->w, &m->w, b->e);
+}
+
+/* Does an error cost only what it is of? Then it is *ret. An export has nothing else. */
+static bool take_reason(struct backup *b, int r, struct err *ret)
+{
+	if (r >= 0 || b->only || b->e->kind != ERR_LIMIT)
+		return false;
+	*ret = *b->e;
+	*b->e = (struct err){0};
+	return true;
+}
+
+/* ---- layers ---- */
+
+static int put_layer(struct backup *b, const char *id)
+{
+	static const char *const kinds[] = {[LAYER_IMAGE] = "image", [LAYER_SNAPSHOT] = "snapshot"};
+	autoclose int root_fd = -1;
+	char root[BOX_PATH_MAX];
+	struct layer_meta meta;
+	struct buf head;
+	int r = layer_read(&b->cove->state, id, &meta);
+
+	if (r == 0)
+		r = layer_root(&b->cove->state, id, root, sizeof(root));
+	if (r == 0) {
+		root_fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+		r = root_fd < 0 ? -errno : 0;
+	}
+	if (r < 0)
+		return err_set(b->e, ERR_CONFLICT, -r,
+			       "layer %.12s went while it was needed, or is damaged: say it again, "
+			       "or look with `cove system verify`",
+			       id);
+	say(b, "layer", id);
+	buf_init(&head, PARCEL_HEAD_MAX);
+	r = lines_put(&head, "what", "layer");
+	if (r == 0)
+		r = lines_put(&head, "id", id);
+	if (r == 0)
+		r = lines_put(&head, "kind", kinds[meta.kind]);
+	if (r == 0)
+		r = lines_put_u64(&head, "created_ms", meta.created_ms);
+	if (r == 0)
+		r = lines_put_u64(&head, "bytes", meta.bytes);
+	if (r == 0)
+		r = lines_put_u64(&head, "files", meta.files);
+	if (r == 0)
+		r = lines_put(&head, "diff", meta.diff);
+	r = r < 0 ? err_errno(b->e, -r, "write the file") : begin(b, &head);
+	b->done.layers++;
+	return r < 0 ? r : put_tree(b, root_fd);
+}
+
+static bool has_layer(const struct backup *b, const char *id)
+{
+	for (size_t i = b->layers.count; i > 0; i--)
+		if (strcmp(b->layers.names[i - 1], id) == 0)
+			return true;
+	return false;
+}
+
+static int put_layers(struct backup *b, const char *const *ids, size_t count)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < count; i++) {
+		if (has_layer(b, ids[i]))
+			continue;
+		r = put_layer(b, ids[i]);
+		if (r == 0 && state_list_add(&b->layers, ids[i], REFS_MAX) < 0)
+			r = err_errno(b->e, ENOMEM, "collect layers");
+	}
+	return r;
 }
 
 /* ---- images, snapshots, policies, secrets ---- */
@@ -174,9 +269,9 @@ static int put_images(struct backup *b)
 			continue;
 		say(b, "image", list[i].name);
 		image_file_name(list[i].name, file);
-		r = put_file(b, "image", "name", file, s->images_fd, file);
+		r = put_layers(b, list[i].layers, list[i].layer_count);
 		if (r == 0)
-			r = need_layers(b, list[i].layers, list[i].layer_count);
+			r = put_file(b, "image", "name", file, s->images_fd, file);
 		b->done.images++;
 	}
 	image_list_free(list, count);
@@ -186,16 +281,19 @@ static int put_images(struct backup *b)
 static int put_snapshot(struct backup *b, const struct snapshot *sn)
 {
 	autoclose int dir_fd = fd_open_below(b->cove->state.home_fd, "snapshots", false);
+	struct backup_mark m;
+	struct err why;
 	int r;
 
+	mark(b, &m);
 	say(b, "snapshot", sn->name);
-	r = put_file(b, "snapshot", "name", sn->name, dir_fd, sn->name);
+	r = put_layers(b, sn->layers, sn->layer_count);
 	if (r == 0)
-		r = need_layers(b, sn->layers, sn->layer_count);
+		r = put_layers(b, sn->workspace_layers, sn->workspace_layer_count);
 	if (r == 0)
-		r = need_layers(b, sn->workspace_layers, sn->workspace_layer_count);
+		r = put_file(b, "snapshot", "name", sn->name, dir_fd, sn->name);
 	b->done.snapshots++;
-	return r;
+	return take_reason(b, r, &why) ? leave_out(b, &m, "snapshot", sn->name, why.msg) : r;
 }
 
 static int put_snapshots(struct backup *b)
@@ -272,60 +370,71 @@ static int put_box_parts(struct backup *b, const char *name, const struct core_t
 		r = begin_named(b, "box_end", NULL, NULL);
 	if (r == 0)
 		r = parcel_member_end(b->w, b->e);
-	return r < 0 ? r : need_layers(b, t->record.spec.layers, t->record.spec.layer_count);
+	return r;
 }
 
-static int leave_out(struct backup *b, const char *name, const char *why)
+/* Its layers before it is frozen. *ret_why is set if it is left out. */
+static int put_whole_box(struct backup *b, const char *name, struct core_tree *t,
+			 struct err *ret_why)
 {
-	char text[BOX_NAME_MAX + sizeof(((struct err *)0)->msg) + 16];
+	const struct spec *s = &t->record.spec;
+	int r = put_layers(b, s->layers, s->layer_count);
 
-	snprintf(text, sizeof(text), "%s: left out, %s", name, why);
-	say(b, "box", text);
-	b->done.boxes_left_out++;
-	return 0;
+	if (r == 0)
+		r = core_tree_hold(b->cove, t, b->e);
+	if (r == 1)
+		return err_set(ret_why, ERR_CONFLICT, EBUSY,
+			       "it runs and cannot be frozen here: stop it first");
+	say(b, "box", name);
+	if (r == 0)
+		r = put_box_parts(b, name, t);
+	if (r == 0)
+		r = core_tree_release(t, b->e);
+	b->done.boxes += r == 0;
+	take_reason(b, r, ret_why);
+	return r;
+}
+
+/* Kept from being started or removed. 1: there is nothing to put. */
+static int open_box(struct backup *b, const char *name, int *box_fd, struct core_tree *t,
+		    struct err *ret_why)
+{
+	char which[BOX_NAME_MAX + 8];
+	int r = record_open(&b->cove->state, name, box_fd, ret_why);
+
+	if (r == 0)
+		r = record_lock_operation(*box_fd, true, ret_why);
+	if (r == 0 && !record_is_live(*box_fd))
+		r = rollback_finish(b->cove, name, *box_fd, ret_why);
+	snprintf(which, sizeof(which), "box:%s", name);
+	if (r == 0)
+		r = core_tree_open(b->cove, which, t, ret_why);
+	if (r == 0)
+		return t->record.spec.one_shot;
+	if (ret_why->kind != ERR_NOT_FOUND)
+		return r;
+	*ret_why = (struct err){0};
+	return 1;
 }
 
 static int put_box(struct backup *b, const char *name)
 {
 	struct core_tree t = CORE_TREE_NONE;
 	autoclose int box_fd = -1;
-	char which[BOX_NAME_MAX + 8];
-	struct err e = {0};
-	int r = record_open(&b->cove->state, name, &box_fd, &e);
+	struct backup_mark m;
+	struct err why = {0};
+	int r;
 
-	/* So that it is not started or removed meanwhile. */
+	mark(b, &m);
+	r = open_box(b, name, &box_fd, &t, &why);
 	if (r == 0)
-		r = record_lock_operation(box_fd, true, &e);
-	if (r == 0 && !record_is_live(box_fd))
-		r = rollback_finish(b->cove, name, box_fd, &e);
-	snprintf(which, sizeof(which), "box:%s", name);
-	if (r == 0)
-		r = core_tree_open(b->cove, which, &t, &e);
-	if (r < 0 && e.kind == ERR_NOT_FOUND) {
-		core_tree_done(&t);
-		return 0;
-	}
-	if (r < 0) {
-		core_tree_done(&t);
-		return leave_out(b, name, e.msg);
-	}
-	if (t.record.spec.one_shot) {
-		core_tree_done(&t);
-		return 0;
-	}
-	r = core_tree_hold(b->cove, &t, b->e);
-	if (r == 1) {
-		core_tree_done(&t);
-		return leave_out(b, name, "it runs and cannot be frozen here: stop it first");
-	}
-	say(b, "box", name);
-	if (r == 0)
-		r = put_box_parts(b, name, &t);
-	if (r == 0)
-		r = core_tree_release(&t, b->e);
-	b->done.boxes += r == 0;
+		r = put_whole_box(b, name, &t, &why);
 	core_tree_done(&t);
-	return r;
+	if (why.kind != ERR_NONE) {
+		r = leave_out(b, &m, "box", name, why.msg);
+		b->done.boxes_left_out++;
+	}
+	return r < 0 ? r : 0;
 }
 
 static int put_boxes(struct backup *b)
@@ -392,8 +501,8 @@ static int release_users(struct held_boxes *h, int r, struct err *e)
 	return r;
 }
 
-/* The layers of one that stands on some. */
-static int put_stack(struct backup *b, const char *name)
+/* The layers of one that stands on some, and their list, unless only they are put. */
+static int put_stack(struct backup *b, const char *name, bool only_layers)
 {
 	char file[BOX_NAME_MAX + sizeof(WORKSPACE_STACK_END)];
 	struct state *st = &b->cove->state;
@@ -404,10 +513,12 @@ static int put_stack(struct backup *b, const char *name)
 		return 0;
 	if (r < 0)
 		return err_errno(b->e, -r, "read the layers of workspace '%s'", name);
-	r = need_layers(b, (const char *const *)stack.layers, stack.count);
+	r = put_layers(b, (const char *const *)stack.layers, stack.count);
 	workspace_stack_done(&stack);
 	snprintf(file, sizeof(file), "%s" WORKSPACE_STACK_END, name);
-	return r < 0 ? r : put_file(b, "workspace_stack", "name", name, st->workspaces_fd, file);
+	return r < 0 || only_layers
+		       ? r
+		       : put_file(b, "workspace_stack", "name", name, st->workspaces_fd, file);
 }
 
 static int put_workspace_tree(struct backup *b, const char *name)
@@ -433,29 +544,41 @@ static int put_workspace_tree(struct backup *b, const char *name)
 	return r;
 }
 
-static int put_workspace(struct backup *b, const char *name)
+/* Its layers before boxes are frozen, and their list before it is there. 1: a box that runs with it
+ * cannot be frozen. */
+static int put_held_workspace(struct backup *b, const char *name)
 {
 	struct held_boxes held = {.trees = calloc(HELD_BOXES_MAX, sizeof(*held.trees))};
-	int r = held.trees ? hold_users(b, name, &held)
+	int r = held.trees ? put_stack(b, name, true)
 			   : err_errno(b->e, ENOMEM, "back up workspace '%s'", name);
 
-	if (r == 1) {
-		char text[200];
-
-		snprintf(text, sizeof(text),
-			 "%s: left out, a box that cannot be frozen here runs with it", name);
-		say(b, "workspace", text);
-		b->done.workspaces_left_out++;
-		return release_users(&held, 0, b->e);
-	}
-	say(b, "workspace", name);
-	/* Its list of layers is there before it is. */
 	if (r == 0)
-		r = put_stack(b, name);
+		r = hold_users(b, name, &held);
+	if (r == 0)
+		say(b, "workspace", name);
+	if (r == 0)
+		r = put_stack(b, name, false);
 	if (r == 0)
 		r = put_workspace_tree(b, name);
-	b->done.workspaces += r == 0;
 	return release_users(&held, r, b->e);
+}
+
+static int put_workspace(struct backup *b, const char *name)
+{
+	struct backup_mark m;
+	struct err why = {0};
+	int r;
+
+	mark(b, &m);
+	r = put_held_workspace(b, name);
+	b->done.workspaces += r == 0;
+	if (r == 1)
+		err_set(&why, ERR_CONFLICT, EBUSY, "a box that cannot be frozen here runs with it");
+	else if (!take_reason(b, r, &why))
+		return r;
+	r = leave_out(b, &m, "workspace", name, why.msg);
+	b->done.workspaces_left_out++;
+	return r;
 }
 
 static int put_workspaces(struct backup *b)
@@ -490,61 +613,7 @@ static int put_one_workspace(struct backup *b)
 	return r;
 }
 
-/* ---- layers and blobs ---- */
-
-static int put_layer(struct backup *b, const char *id)
-{
-	static const char *const kinds[] = {[LAYER_IMAGE] = "image", [LAYER_SNAPSHOT] = "snapshot"};
-	autoclose int root_fd = -1;
-	char root[BOX_PATH_MAX];
-	struct layer_meta meta;
-	struct buf head;
-	int r = layer_read(&b->cove->state, id, &meta);
-
-	if (r == 0)
-		r = layer_root(&b->cove->state, id, root, sizeof(root));
-	if (r == 0) {
-		root_fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-		r = root_fd < 0 ? -errno : 0;
-	}
-	if (r < 0)
-		return err_set(b->e, ERR_CONFLICT, -r,
-			       "layer %.12s went while it was needed, or is damaged: say it again, "
-			       "or look with `cove system verify`",
-			       id);
-	say(b, "layer", id);
-	buf_init(&head, PARCEL_HEAD_MAX);
-	r = lines_put(&head, "what", "layer");
-	if (r == 0)
-		r = lines_put(&head, "id", id);
-	if (r == 0)
-		r = lines_put(&head, "kind", kinds[meta.kind]);
-	if (r == 0)
-		r = lines_put_u64(&head, "created_ms", meta.created_ms);
-	if (r == 0)
-		r = lines_put_u64(&head, "bytes", meta.bytes);
-	if (r == 0)
-		r = lines_put_u64(&head, "files", meta.files);
-	if (r == 0)
-		r = lines_put(&head, "diff", meta.diff);
-	r = r < 0 ? err_errno(b->e, -r, "write the file") : begin(b, &head);
-	b->done.layers++;
-	return r < 0 ? r : put_tree(b, root_fd);
-}
-
-static int put_layers(struct backup *b)
-{
-	char **ids = NULL;
-	size_t count = 0;
-	int r = state_list_take(&b->layers, 0, &ids, &count);
-
-	b->layers = (struct state_list){0};
-	for (size_t i = 0; r == 0 && i < count; i++)
-		if (i == 0 || strcmp(ids[i], ids[i - 1]) != 0)
-			r = put_layer(b, ids[i]);
-	state_names_free(ids, count);
-	return r;
-}
+/* ---- blobs ---- */
 
 static int put_blob(struct backup *b, const char *digest)
 {
@@ -581,14 +650,13 @@ static int put_blobs(struct backup *b)
 
 static int put_all(struct backup *b)
 {
-	static int (*const parts[])(struct backup * b) = {put_boxes,	 put_workspaces, put_images,
-							  put_snapshots, put_layers,	 put_blobs};
+	static int (*const parts[])(struct backup * b) = {put_boxes, put_workspaces, put_images,
+							  put_snapshots, put_blobs};
 	int r = 0;
 
 	if (b->only) {
-		r = strcmp(b->kind, BACKUP_SNAPSHOT) == 0 ? put_one_snapshot(b)
-							  : put_one_workspace(b);
-		return r < 0 ? r : put_layers(b);
+		return strcmp(b->kind, BACKUP_SNAPSHOT) == 0 ? put_one_snapshot(b)
+							     : put_one_workspace(b);
 	}
 	for (size_t i = 0; r == 0 && i < sizeof(parts) / sizeof(parts[0]); i++)
 		r = parts[i](b);

@@ -70,6 +70,37 @@ def test_a_running_box_is_frozen_and_goes_on(home, new_home, tmp):  # noqa: F811
     assert other("exec", name, "--", "sh", "-c", "[ $(sort -u /tmp/log) = x ]").rc == 0
 
 
+def test_odd_files_come_back(home, box, new_home, tmp):  # noqa: F811
+    odd = home("create", "--image", "host", "--workspace", "odd").ok().text.strip()
+    home("exec", odd, "--", "sh", "-c", "cd /workspace && mkdir marked && truncate -s 2T large && "
+         "cd marked && ln ../large other").ok()
+    home("exec", odd, "-w", "/workspace/marked", "--", "python3", "-c",
+         "import os\ntry: os.setxattr('.', 'user.overlay.opaque', b'zz')\nexcept OSError: pass").ok()
+    home("stop", odd).ok()
+    assert backup(home, tmp / "b")["boxes_left_out"] == 0
+    other = new_home()
+    assert restore(other, tmp / "b")["boxes"] == 2
+    other("start", odd).ok()
+    assert other("exec", odd, "--", "stat", "-c", "%s %h", "/workspace/marked/other").ok().text == f"{2 << 40} 2\n"
+
+
+def test_a_box_that_cannot_be_packed_costs_itself(home, box, new_home, tmp):  # noqa: F811
+    name, before = box
+    many = home("create", "--image", "host").ok().text.strip()
+    got = home("exec", many, "-w", "/tmp", "--", "python3", "-c",
+               "import os\nopen('f', 'w')\nfor i in range(65001): os.link('f', str(i))")
+    if got.rc:
+        pytest.skip("no file here can have so many names")
+    home("stop", many).ok()
+    got = home("system", "backup", tmp / "b", "--json")
+    assert got.rc == 125 and f"{many}: left out" in got.errors
+    assert json.loads(got.text)["boxes_left_out"] == 1 and json.loads(got.text)["boxes"] == 1
+    other = new_home()
+    assert restore(other, tmp / "b")["boxes"] == 1
+    other("start", name).ok()
+    assert other("exec", "-u", "root", name, "--", "sh", "-c", LISTING).ok().text == before
+
+
 def test_what_is_here_is_not_overwritten(home, box, tmp):  # noqa: F811
     name, before = box
     backup(home, tmp / "b")
