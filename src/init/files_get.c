@@ -68,8 +68,11 @@ static int begin_file(struct init_get *g, int fd, const struct stat *st)
 			close(fd);
 			return file_send_entry(&g->op, g->walk.path, st, first);
 		}
-		/* One name too many to remember: its other names are files of their own. */
-		(void)inodes_add(&g->seen, st->st_dev, st->st_ino, g->walk.path);
+		/* Each of its names as a file of its own would multiply it. */
+		if (inodes_add(&g->seen, st->st_dev, st->st_ino, g->walk.path) < 0) {
+			close(fd);
+			return -E2BIG;
+		}
 	}
 	g->fd = fd;
 	g->sparse = g->holes && st->st_blocks < st->st_size / 512;
@@ -267,6 +270,10 @@ static int enter_child(struct init_get *g, const char *name, mode_t type, struct
 	if (r == -ELOOP)
 		return err_set(e, ERR_LIMIT, ELOOP, "'%.120s' is more than %u directories deep",
 			       g->op.path, INIT_DEPTH_MAX);
+	if (r == -E2BIG)
+		return err_set(e, ERR_LIMIT, E2BIG,
+			       "more than %d files below '%.120s' have several names", INODES_MAX,
+			       g->op.path);
 	return r < 0 ? file_error(&g->op, -r, "send", g->walk.path, e) : 0;
 }
 

@@ -205,9 +205,12 @@ static int put_file(struct pack *p, const char *name, const struct stat *seen)
 		entry.target = first;
 		return put_entry(p, &entry);
 	}
-	/* One that does not fit is packed again under its other names. */
-	if (st.st_nlink > 1)
-		inodes_add(&p->links, st.st_dev, st.st_ino, p->path);
+	/* Packed again under each of its names it would multiply. */
+	if (st.st_nlink > 1 && inodes_add(&p->links, st.st_dev, st.st_ino, p->path) < 0)
+		return err_set(p->e, ERR_LIMIT, E2BIG,
+			       "more than %d files of a layer have several names, or their paths "
+			       "%d MiB",
+			       INODES_MAX, INODES_TEXT_MAX >> 20);
 	entry.size = (uint64_t)st.st_size;
 	p->bytes += entry.size;
 	if (entry.size > LAYER_BYTES_MAX || p->bytes > LAYER_BYTES_MAX)
