@@ -1067,8 +1067,10 @@ struct cove_backup_options {
 };
 struct cove_backed_up {
 	uint64_t boxes, images, snapshots, workspaces, layers, blobs, bytes;
-	uint64_t boxes_left_out, workspaces_left_out; /* they run and could not be frozen */
-	uint64_t left_out;			      /* sockets and devices of boxes */
+	/* They run and could not be frozen, or hold more than can be packed. */
+	uint64_t boxes_left_out, workspaces_left_out;
+	uint64_t
+		left_out; /* of boxes: sockets, devices, files of holes beyond what ext4 can hold */
 };
 /* Images, layers, blobs, snapshots, boxes, workspaces and policies in one file, which is whole or
  * absent. A running box is frozen while it is copied. Not in it: secrets, logs, the audit log. */
@@ -1129,6 +1131,9 @@ struct cove_merge_options {
 	int (*on_item)(void *arg, const struct cove_merge_item *item);
 	void *arg;
 	bool keep_workspace; /* of a fork: the box's named workspace stays as it is */
+	/* To a directory: above 0, when it can be read nothing is done, and what was brought there
+	 * so far goes. Once it is done in part it is done whole. */
+	int cancel_fd;
 };
 
 struct cove_merge_result {

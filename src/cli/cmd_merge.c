@@ -1,5 +1,6 @@
 /* cove merge: what a box changed, brought back to where it came from. */
 #include "base/str.h"
+#include "cli/cancel.h"
 #include "cli/change.h"
 #include "cli/cli.h"
 #include "cli/watch.h"
@@ -132,6 +133,9 @@ static int run(struct cli *c)
 	o.from = c->o.args[0];
 	o.to = names == 2 ? c->o.args[1] : NULL;
 	o.paths = c->o.args + names;
+	/* It leaves nothing in the directory. */
+	if (!o.to)
+		o.cancel_fd = cancel_catch();
 	buf_init(&m.out, CHANGE_TEXT_MAX);
 	buf_init(&m.conflicts, CHANGE_TEXT_MAX);
 	json_init(&m.j, &m.out);
@@ -143,7 +147,10 @@ static int run(struct cli *c)
 	watch_start_words(&watch, "merging", o.from, c->o.json);
 	r = cove_merge(c->cove, &o, &result, &err);
 	watch_stop(&watch);
-	r = r < 0 ? cli_fail(c, &err) : finish(&m, &result);
+	if (r < 0 && err.kind == COVE_INTERRUPTED && cancel_signal())
+		r = EXIT_SIGNAL + cancel_signal();
+	else
+		r = r < 0 ? cli_fail(c, &err) : finish(&m, &result);
 	buf_done(&m.out);
 	buf_done(&m.conflicts);
 	return r;

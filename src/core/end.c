@@ -21,6 +21,7 @@
 #include "storage/storage.h"
 #include "store/layer.h"
 #include "store/net.h"
+#include "store/stage.h"
 #include "store/workspace_stack.h"
 #include "wire/msg.h"
 
@@ -282,6 +283,27 @@ static void drop_layers(struct cove *cove, const struct record *r)
 	layers_sweep(&cove->state, &cove->ids);
 }
 
+/* What an interrupted merge left in a directory of the host: only the box's journal names it. */
+static void drop_stage(struct cove *cove, const char *name, int box_fd)
+{
+	char stage[STAGE_NAME_SIZE] = "", text[300];
+	struct record record;
+	struct err e = {0};
+	int r;
+
+	if (record_load(&cove->state, name, &record, NULL) < 0)
+		return;
+	r = record.spec.workspace_dir ? stage_drop(box_fd, record.spec.workspace_dir, stage, &e)
+				      : 0;
+	if (r != 0) {
+		snprintf(text, sizeof(text),
+			 "a merge was interrupted and '%s' stays in '%.150s'%s%.80s", stage,
+			 record.spec.workspace_dir, r < 0 ? ": " : "", e.msg);
+		core_event(cove, &(struct event){.kind = EVENT_FAIL, .box = name, .cause = text});
+	}
+	record_done(&record);
+}
+
 int box_destroy_locked(struct cove *cove, const char *name, int box_fd, const char *by,
 		       struct err *e)
 {
@@ -304,8 +326,10 @@ int box_destroy_locked(struct cove *cove, const char *name, int box_fd, const ch
 		state_names_free(take_ptr(authorities), count);
 		count = 0;
 	}
-	if (box_fd >= 0)
+	if (box_fd >= 0) {
+		drop_stage(cove, name, box_fd);
 		r = end_running(cove, name, box_fd, &how, e);
+	}
 	/* Of a fork whose maker was killed before it ran. */
 	if (r == 0 && is_of_snapshot && record.state == BOX_CREATED &&
 	    !core_has_moved(cove, name, box_fd))

@@ -2,7 +2,17 @@
 #include "core/merge.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
+
+int merge_check_cancel(struct merge *m)
+{
+	struct pollfd p = {.fd = m->o->cancel_fd, .events = POLLIN};
+
+	if (!m->stopped && m->o->cancel_fd > 0 && poll(&p, 1, 0) > 0)
+		m->stopped = 1;
+	return m->stopped ? -ECANCELED : 0;
+}
 
 int merge_say(struct merge *m, enum cove_merge_state state, enum cove_change_kind kind,
 	      const char *path, const char *why)

@@ -22,6 +22,8 @@ struct merge {
 /* Counts it, and tells the caller. -ECANCELED where the caller wants no more. */
 int merge_say(struct merge *m, enum cove_merge_state state, enum cove_change_kind kind,
 	      const char *path, const char *why);
+/* -ECANCELED where the caller wants no more. */
+int merge_check_cancel(struct merge *m);
 /* May it go on to do something? */
 bool merge_may_act(const struct merge *m);
 

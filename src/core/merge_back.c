@@ -12,16 +12,22 @@
  * box's view of the directory was made; unless an earlier merge put it there. Directories are not
  * judged: what is in them is.
  *
+ * A file with several names comes once and has them here, too. All of it together is no more than
+ * the box's disk holds: files there may share their blocks, and would not here.
+ *
  * Left out, and named: what makes the host run something (store/guarded.h) and links that lead out
  * of the directory, unless --trust-dir; devices, FIFOs and sockets. Modes come back without
  * set-user-ID and such, and nothing else does: no owner, no attribute, no time.
  */
 #include "base/fd.h"
+#include "base/inodes.h"
+#include "base/limits.h"
 #include "base/path.h"
 #include "base/str.h"
 #include "core/merge.h"
 #include "core/reader.h"
 #include "storage/diff.h"
+#include "storage/storage.h"
 #include "store/guarded.h"
 #include "store/own.h"
 #include "store/stage.h"
@@ -46,6 +52,7 @@ struct back_head {
 	uint8_t kind, what, deep, origin_len; /* 0: it is no copy, or none knows of what */
 	uint32_t before_mode, after_mode;
 	uint64_t size, birth_ns;
+	uint64_t dev, ino; /* of a file with several names; else 0 */
 	uint8_t origin[ORIGIN_MAX];
 } __attribute__((packed));
 
@@ -54,8 +61,12 @@ struct back {
 	struct core_tree tree;
 	const char **only; /* owned */
 	size_t only_count;
-	bool wants_data; /* in the child */
+	/* In the child: */
+	bool wants_data;
 	int out;
+	/* Files with several names: in the child those that were sent, in the caller as what they
+	 * are staged. */
+	struct inodes linked;
 	/* In the caller: */
 	int dir_fd;	   /* owned; the host directory */
 	uint64_t begun_ns; /* when the box's view of it was made */
@@ -74,7 +85,10 @@ struct back {
 	int file_fd; /* owned */
 	unsigned number;
 	uint64_t data_end;
+	uint64_t written, bytes_max; /* of all files; 0: no bound */
 };
+
+static const char *why_left_out(const struct back *b);
 
 /* ---- in the child ---- */
 
@@ -116,6 +130,20 @@ static int send_file(struct back *b, int fd, off_t size)
 	return r;
 }
 
+/* Did its bytes come under another name? What is left out by its name brings none. */
+static int is_sent(struct back *b, const struct back_head *h, const char *path)
+{
+	int r;
+
+	if (!h->ino || inodes_find(&b->linked, h->dev, h->ino))
+		return h->ino != 0;
+	b->head = *h;
+	if (!str_copy(b->path, sizeof(b->path), path))
+		return -ENAMETOOLONG;
+	r = why_left_out(b) ? 0 : inodes_add(&b->linked, h->dev, h->ino, "");
+	return r == -ENOSPC ? -E2BIG : r;
+}
+
 static int on_tree_change(void *arg, const struct diff_change *c)
 {
 	struct back *b = arg;
@@ -138,13 +166,20 @@ static int on_tree_change(void *arg, const struct diff_change *c)
 			return fd;
 		find_origin(fd, &h);
 	}
+	if (fd >= 0 && is_new && c->after->st.st_nlink > 1) {
+		h.dev = c->after->st.st_dev;
+		h.ino = c->after->st.st_ino;
+	}
 	r = reader_send(b->out, FRAME_CHANGE, &h, sizeof(h), c->path, strlen(c->path));
 	if (r == 0 && c->after && S_ISLNK(c->after->st.st_mode) && !c->deep) {
 		n = stack_read_link(&after, c->after, c->path, target, sizeof(target));
 		r = n < 0 ? (int)n : reader_send(b->out, FRAME_LINK, target, (size_t)n, NULL, 0);
 	}
-	if (r == 0 && fd >= 0 && is_new && b->wants_data)
-		r = send_file(b, fd, c->after->st.st_size);
+	if (r == 0 && fd >= 0 && is_new && b->wants_data) {
+		r = is_sent(b, &h, c->path);
+		if (r == 0)
+			r = send_file(b, fd, c->after->st.st_size);
+	}
 	return r < 0 ? r : reader_send(b->out, FRAME_END, NULL, 0, NULL, 0);
 }
 
@@ -315,6 +350,28 @@ static int take_change(struct back *b, const uint8_t *data, size_t len, struct e
 	return 0;
 }
 
+/* Its place, which its other names will be names of. */
+static int stage_file(struct back *b, struct err *e)
+{
+	const struct back_head *h = &b->head;
+	char number[16];
+	int r = begin_stage(b, e);
+
+	if (r == 0)
+		r = stage_new_file(&b->stage, h->after_mode, &b->file_fd, &b->number, e);
+	if (r < 0)
+		return r;
+	b->has_file = true;
+	if (ftruncate(b->file_fd, (off_t)h->size) < 0)
+		return err_errno(e, errno, "write to the directory");
+	snprintf(number, sizeof(number), "%u", b->number);
+	if (h->ino && inodes_add(&b->linked, h->dev, h->ino, number) < 0)
+		return err_set(e, ERR_LIMIT, E2BIG,
+			       "more than %d files have several names: name some of the paths",
+			       INODES_MAX);
+	return 0;
+}
+
 /* The first bytes of a file that is to come back make its place. */
 static int take_data(struct back *b, const uint8_t *data, size_t len, struct err *e)
 {
@@ -330,17 +387,21 @@ static int take_data(struct back *b, const uint8_t *data, size_t len, struct err
 	if (offset < b->data_end || offset > b->head.size || len > b->head.size - offset)
 		return bad_frame(e);
 	b->data_end = offset + len;
+	r = merge_check_cancel(b->m);
+	if (r < 0)
+		return r;
 	if (why_left_out(b) || !merge_may_act(b->m))
 		return 0;
 	if (!b->has_file) {
-		r = begin_stage(b, e);
-		if (r == 0)
-			r = stage_new_file(&b->stage, b->head.after_mode, &b->file_fd, &b->number,
-					   e);
+		r = stage_file(b, e);
 		if (r < 0)
 			return r;
-		b->has_file = true;
 	}
+	b->written += len;
+	if (b->bytes_max && b->written > b->bytes_max)
+		return err_set(e, ERR_LIMIT, EDQUOT,
+			       "what is to be merged holds more than the box's disk does (--disk): "
+			       "its files share their blocks, and would not here; name some paths");
 	while (done < len) {
 		ssize_t n = pwrite(b->file_fd, data + done, len - done, (off_t)(offset + done));
 
@@ -365,14 +426,16 @@ static int take_link(struct back *b, const uint8_t *data, size_t len, struct err
 /* The new file or link, staged and listed. */
 static int put(struct back *b, struct err *e)
 {
+	const struct back_head *h = &b->head;
+	const char *first = h->ino ? inodes_find(&b->linked, h->dev, h->ino) : NULL;
 	int r = begin_stage(b, e);
 
 	if (r == 0 && b->has_target)
 		r = stage_new_link(&b->stage, b->target, &b->number, e);
-	else if (r == 0 && !b->has_file)
-		r = stage_new_file(&b->stage, b->head.after_mode, &b->file_fd, &b->number, e);
-	if (r == 0 && !b->has_target && ftruncate(b->file_fd, (off_t)b->head.size) < 0)
-		r = err_errno(e, errno, "write to the directory");
+	else if (r == 0 && first && !b->has_file)
+		r = stage_new_name(&b->stage, (unsigned)strtoul(first, NULL, 10), &b->number, e);
+	else if (r == 0)
+		r = b->has_file ? 0 : stage_file(b, e);
 	if (r == 0)
 		r = stage_add(&b->stage, STAGE_PUT, b->path, b->head.after_mode, b->number, &b->was,
 			      e);
@@ -526,6 +589,17 @@ static int finish_earlier(struct back *b, struct err *e)
 	return stage_init(s, b->tree.box_fd, b->dir_fd, uid, gid, e);
 }
 
+/* 0: nothing bounds it. */
+static uint64_t bytes_of_disk(const struct back *b)
+{
+	const struct storage_place place = {.home_fd = b->m->cove->state.home_fd,
+					    .dir_fd = b->tree.box_fd};
+	const struct storage_ops *ops = storage_detect(&place);
+	uint64_t disk = b->tree.record.spec.limits[LIMIT_DISK];
+
+	return ops->flags & STORAGE_LIMIT && disk ? disk + POOL_EASE : 0;
+}
+
 static int compare(struct back *b, struct err *e)
 {
 	int dirs[2];
@@ -546,6 +620,7 @@ static int compare(struct back *b, struct err *e)
 	if (b->begun_ns == 0) /* this file system does not say */
 		b->begun_ns = b->tree.record.spec.created_ms * 1000000u;
 	b->wants_data = !b->m->o->dry_run;
+	b->bytes_max = bytes_of_disk(b);
 	r = reader_run(&b->m->cove->ids, &reader, e);
 	/* Before the host is touched: what was read is whole, or nothing is done. */
 	let = core_tree_release(&b->tree, r == 0 ? e : NULL);
@@ -574,6 +649,8 @@ static int merge_with(struct back *b, struct err *e)
 	if (r == 0 && merge_may_act(b->m) && b->stage.count > 0) {
 		r = begin_stage(b, e);
 		if (r == 0)
+			r = merge_check_cancel(b->m);
+		if (r == 0)
 			r = stage_commit(&b->stage, e);
 		if (r == 0) {
 			b->has_stage = false; /* from here on it is not taken back */
@@ -599,6 +676,7 @@ int merge_back(struct merge *m, struct err *e)
 	b->dir_fd = b->file_fd = b->stage.fd = -1;
 	r = merge_with(b, e);
 	stage_done(&b->stage);
+	inodes_done(&b->linked);
 	fd_close(&b->file_fd);
 	fd_close(&b->dir_fd);
 	core_tree_done(&b->tree);

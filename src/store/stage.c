@@ -186,7 +186,7 @@ static int grow(struct stage_op **list, size_t count, size_t *cap)
 }
 
 struct stage_journal {
-	char stage[40];
+	char stage[STAGE_NAME_SIZE];
 	bool apply;
 	struct stage_op *ops; /* owned */
 	size_t count, cap;
@@ -362,6 +362,26 @@ void stage_abort(struct stage *s)
 	(void)clear(s, NULL); /* what stays the next call removes */
 }
 
+int stage_drop(int box_fd, const char *dir, char ret_name[STAGE_NAME_SIZE], struct err *e)
+{
+	autoclose int dir_fd = -1;
+	struct stage_journal j;
+	int r = read_ops(box_fd, JOURNAL, &j);
+
+	if (r == 0)
+		return 0;
+	if (r < 0)
+		return err_set(e, ERR_DAMAGED, -r, "the journal of a merge cannot be read");
+	str_copy(ret_name, STAGE_NAME_SIZE, j.stage);
+	free_ops(j.ops, j.count);
+	dir_fd = fd_openat2(AT_FDCWD, dir, DIR_FLAGS, 0, FD_NO_SYMLINKS | FD_NO_MAGICLINKS);
+	if (dir_fd < 0)
+		return dir_fd == -ENOENT ? 0 : err_errno(e, -dir_fd, "open '%.140s'", dir);
+	if (j.apply)
+		return faccessat(dir_fd, ret_name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+	return ret_name[0] ? tree_remove(dir_fd, ret_name, e) : 0;
+}
+
 int stage_new_file(struct stage *s, unsigned mode, int *ret_fd, unsigned *ret_number, struct err *e)
 {
 	char name[16];
@@ -393,6 +413,18 @@ int stage_new_link(struct stage *s, const char *target, unsigned *ret_number, st
 	r = fd < 0 ? -errno : own(s, fd);
 	if (r < 0)
 		return err_errno(e, -r, "write to the directory");
+	*ret_number = s->files++;
+	return 0;
+}
+
+int stage_new_name(struct stage *s, unsigned of, unsigned *ret_number, struct err *e)
+{
+	char first[16], name[16];
+
+	snprintf(first, sizeof(first), "%u", of);
+	snprintf(name, sizeof(name), "%u", s->files);
+	if (linkat(s->fd, first, s->fd, name, 0) < 0)
+		return err_errno(e, errno, "write to the directory");
 	*ret_number = s->files++;
 	return 0;
 }

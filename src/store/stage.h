@@ -43,14 +43,16 @@ struct stage_op {
 	struct stage_seen was;
 };
 
+enum { STAGE_NAME_SIZE = 40 };
+
 struct stage {
 	int box_fd, dir_fd; /* borrowed: boxes/<name>, the host directory */
 	uid_t uid;	    /* whose new files are; as root */
 	gid_t gid;
-	int fd;		      /* owned; what is staged */
-	char name[40];	      /* of that, in the host directory; empty: there is none */
-	unsigned files;	      /* so many were staged */
-	struct stage_op *ops; /* owned */
+	int fd;			    /* owned; what is staged */
+	char name[STAGE_NAME_SIZE]; /* of that, in the host directory; empty: there is none */
+	unsigned files;		    /* so many were staged */
+	struct stage_op *ops;	    /* owned */
 	size_t count, cap, bytes;
 	struct stage_op *own; /* owned; put by earlier calls: path and was; sorted by path */
 	size_t own_count;
@@ -75,6 +77,8 @@ int stage_begin(struct stage *s, struct err *e);
 int stage_new_file(struct stage *s, unsigned mode, int *ret_fd, unsigned *ret_number,
 		   struct err *e);
 int stage_new_link(struct stage *s, const char *target, unsigned *ret_number, struct err *e);
+/* One more name of a file that was staged. */
+int stage_new_name(struct stage *s, unsigned of, unsigned *ret_number, struct err *e);
 /* In the order of a tree: directories before what is in them. */
 int stage_add(struct stage *s, enum stage_kind kind, const char *path, unsigned mode,
 	      unsigned number, const struct stage_seen *was, struct err *e);
@@ -86,3 +90,7 @@ int stage_commit(struct stage *s, struct err *e);
 int stage_apply(struct stage *s, bool force, struct err *e);
 /* Before the commit: removes what was staged. */
 void stage_abort(struct stage *s);
+
+/* Of a box that is removed: what an interrupted call staged in the host directory dir goes. What
+ * one had committed to stays there: 1, and its name. */
+int stage_drop(int box_fd, const char *dir, char ret_name[STAGE_NAME_SIZE], struct err *e);

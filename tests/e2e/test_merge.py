@@ -1,12 +1,13 @@
 """cove merge: what a box changed on its copy of a host directory comes back, reviewed, whole or not at all."""
 import os
 import shutil
+import signal
 import stat
 import subprocess
 
 import pytest
 
-from conftest import IS_ROOT, needs_root, remove_tree
+from conftest import IS_ROOT, needs_root, remove_tree, wait_until
 
 
 needs_git = pytest.mark.skipif(not shutil.which("git"), reason="git is not installed")
@@ -68,6 +69,40 @@ def test_all_of_it(cove, work):
     assert file.stat().st_uid == os.geteuid() and stat.S_IMODE(file.stat().st_mode) == 0o755
     assert cove("diff", "--workspace", name).ok().text == ""
     assert cove("merge", name).ok().text == ""
+
+
+def test_names_of_one_file_stay_names_of_one_file(cove, work):
+    name = make(cove, work, "head -c 3M /dev/urandom >big; truncate -s 4M big; mkdir .vscode; ln big .vscode/a; for i "
+                            "in $(seq 40); do ln big big-$i; done; chmod 640 big; echo y >src/b.c; ln src/b.c other")
+    got = cove("merge", name).ok()
+    assert ".vscode/a" in got.errors and "big-40" in got.text
+    big = (work / "big").stat()
+    assert big.st_nlink == 41 and big.st_size == 4 << 20 and big.st_mode & 0o777 == 0o640
+    assert (work / "big-7").stat().st_ino == big.st_ino and (work / "other").samefile(work / "src/b.c")
+    assert (work / "other").read_text() == "y\n" and not (work / ".vscode").joinpath("a").exists()
+    assert cove("diff", "--workspace", name).rc in (0, 1) and cove("merge", name).ok().text == ""
+
+
+def stages(work):
+    return [x for x in os.listdir(work) if x.startswith(".cove-merge-")]
+
+
+def interrupt(cove, work, name, sig):
+    """A merge that was asked to end while it brought files."""
+    merge = cove.start("merge", name)
+    wait_until(lambda: stages(work) or merge.poll() is not None)
+    merge.send_signal(sig)
+    return merge.wait(timeout=60)
+
+
+def test_an_interrupted_merge_leaves_nothing(cove, work):
+    name, before = make(cove, work, "head -c 600M /dev/zero | tr '\\0' x >big"), tree(work)
+    assert interrupt(cove, work, name, signal.SIGTERM) == 128 + signal.SIGTERM
+    assert stages(work) == [] and tree(work) == before
+    assert interrupt(cove, work, name, signal.SIGKILL) == -signal.SIGKILL
+    assert len(stages(work)) == 1
+    cove("rm", "-f", name).ok()
+    assert stages(work) == [] and tree(work) == before
 
 
 def test_some_paths(cove, work):
