@@ -64,10 +64,11 @@ static int pack_inside(struct inside_job *job)
 {
 	struct backup_pack_job *j = (struct backup_pack_job *)(void *)job;
 
-	return tree_pack(j->root_fd, &(struct tree_sink){sink_write, &j->w, 0}, &j->sum, &job->err);
+	return tree_pack(j->root_fd, &(struct tree_sink){sink_write, &j->w, j->bytes_max}, &j->sum,
+			 &job->err);
 }
 
-int backup_pack_tree(struct cove *cove, struct parcel_writer *w, int root_fd,
+int backup_pack_tree(struct cove *cove, struct parcel_writer *w, int root_fd, uint64_t bytes_max,
 		     struct tree_packed *ret, struct err *e)
 {
 	struct backup_pack_job *j = calloc(1, sizeof(*j));
@@ -77,6 +78,7 @@ int backup_pack_tree(struct cove *cove, struct parcel_writer *w, int root_fd,
 		return err_errno(e, ENOMEM, "pack a tree");
 	j->job.run = pack_inside;
 	j->root_fd = root_fd;
+	j->bytes_max = bytes_max;
 	j->w = *w;
 	r = inside_run(&cove->ids, &j->job, sizeof(*j), e);
 	*w = j->w;
@@ -136,10 +138,18 @@ static int put_file(struct backup *b, const char *what, const char *key, const c
 		     : put_bytes(b, what, key, name, text, len);
 }
 
-static int put_tree(struct backup *b, int root_fd)
+/* Where files can share their blocks, and would not in the file: what the disk holds. */
+static uint64_t bytes_of(const struct volume *v)
+{
+	bool shares = v->ops && v->ops->flags & STORAGE_SNAPSHOTS && v->bytes;
+
+	return shares ? v->bytes + POOL_EASE : 0;
+}
+
+static int put_tree(struct backup *b, int root_fd, uint64_t bytes_max)
 {
 	struct tree_packed sum = {0};
-	int r = backup_pack_tree(b->cove, b->w, root_fd, &sum, b->e);
+	int r = backup_pack_tree(b->cove, b->w, root_fd, bytes_max, &sum, b->e);
 
 	if (r < 0)
 		return r;
@@ -229,7 +239,7 @@ static int put_layer(struct backup *b, const char *id)
 		r = lines_put(&head, "diff", meta.diff);
 	r = r < 0 ? err_errno(b->e, -r, "write the file") : begin(b, &head);
 	b->done.layers++;
-	return r < 0 ? r : put_tree(b, root_fd);
+	return r < 0 ? r : put_tree(b, root_fd, 0);
 }
 
 static bool has_layer(const struct backup *b, const char *id)
@@ -359,12 +369,12 @@ static int put_box_parts(struct backup *b, const char *name, const struct core_t
 	if (r == 0 && t->has_own) {
 		r = begin_named(b, "box_tree", "dir", "upper");
 		if (r == 0)
-			r = put_tree(b, t->layers[0].fd);
+			r = put_tree(b, t->layers[0].fd, bytes_of(&t->volume));
 	}
 	if (r == 0 && t->copy_count == 2) {
 		r = begin_named(b, "box_tree", "dir", WORKSPACE_COPY "/upper");
 		if (r == 0)
-			r = put_tree(b, t->copy[0].fd);
+			r = put_tree(b, t->copy[0].fd, bytes_of(&t->volume));
 	}
 	if (r == 0)
 		r = begin_named(b, "box_end", NULL, NULL);
@@ -538,7 +548,7 @@ static int put_workspace_tree(struct backup *b, const char *name)
 		r = r < 0 ? err_errno(b->e, -r, "write the file") : begin(b, &head);
 	}
 	if (r == 0)
-		r = put_tree(b, u.root_fd);
+		r = put_tree(b, u.root_fd, bytes_of(&u.volume));
 	buf_done(&head);
 	workspace_use_done(&u);
 	return r;

@@ -31,6 +31,7 @@ extern const char *const backup_box_files[];
 struct backup_pack_job {
 	struct inside_job job;
 	int root_fd;
+	uint64_t bytes_max;
 	struct parcel_writer w;
 	struct tree_packed sum;
 };
@@ -41,7 +42,8 @@ struct backup_unpack_job {
 	struct parcel_reader r;
 	struct tree_packed sum;
 };
-int backup_pack_tree(struct cove *cove, struct parcel_writer *w, int root_fd,
+/* bytes_max as in tree_sink. */
+int backup_pack_tree(struct cove *cove, struct parcel_writer *w, int root_fd, uint64_t bytes_max,
 		     struct tree_packed *ret, struct err *e);
 int backup_unpack_tree(struct cove *cove, struct parcel_reader *r, int root_fd,
 		       struct tree_packed *ret, struct err *e);

@@ -118,6 +118,17 @@ static int open_workspace(struct commit *c, struct err *e)
 	return 0;
 }
 
+/* What its disk holds, where its files can share their blocks. */
+static uint64_t bytes_of(const struct commit *c, const struct commit_tree *t)
+{
+	const struct volume *v = &t->volume;
+	uint64_t disk = t == &c->root ? c->record.spec.limits[LIMIT_DISK] : v->bytes;
+	bool shares = t == &c->root ? strcmp(c->storage, storage_pool.name) == 0
+				    : v->ops && v->ops->flags & STORAGE_SNAPSHOTS;
+
+	return shares && disk ? disk + POOL_EASE : 0;
+}
+
 /* Beside its final place, with room for what hard links are made from. */
 static int open_copy(struct commit *c, struct commit_tree *t, struct err *e)
 {
@@ -135,7 +146,9 @@ static int open_copy(struct commit *c, struct commit_tree *t, struct err *e)
 	t->links_fd = openat(t->layer.fd, "links", DIR_FLAGS);
 	if (t->to_fd < 0 || t->links_fd < 0)
 		return err_errno(e, errno, "open a layer");
-	return copy_init(&t->copy, t->from_fd, t->to_fd, t->links_fd, e);
+	r = copy_init(&t->copy, t->from_fd, t->to_fd, t->links_fd, e);
+	t->copy.bytes_max = bytes_of(c, t);
+	return r;
 }
 
 static int check_box(const struct commit *c, struct err *e)

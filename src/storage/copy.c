@@ -532,8 +532,13 @@ static int run_pass(void *arg)
 	return r < 0;
 }
 
-static int pass_failed(int code, struct err *e)
+static int pass_failed(const struct copy *c, int code, struct err *e)
 {
+	if (code == -EDQUOT && c->bytes_max)
+		return err_set(e, ERR_LIMIT, EDQUOT,
+			       "its files hold more than the %llu MiB of its disk (--disk), which "
+			       "clones of files share: copies of them would not",
+			       (unsigned long long)c->bytes_max >> 20);
 	switch (code) {
 	case -ETIMEDOUT:
 		return err_set(e, ERR_TIMEOUT, ETIMEDOUT,
@@ -572,7 +577,7 @@ int copy_pass(struct copy *c, const struct ids *ids, enum copy_kind kind, uint64
 	/* A box that moves directories deeper than are held: what is missing is for the next. */
 	if (code == -ESTALE && kind == COPY_LIVE)
 		return 0;
-	return code < 0 ? pass_failed(code, e) : 0;
+	return code < 0 ? pass_failed(c, code, e) : 0;
 }
 
 int copy_init(struct copy *c, int from_fd, int to_fd, int links_fd, struct err *e)

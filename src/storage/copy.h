@@ -32,6 +32,9 @@ struct copy {
 	int links_fd; /* borrowed: another beside it, for the first names of files that have
 		       * several; the caller deletes it after the last pass */
 	int table_fd; /* owned: what was copied as what, for the next pass */
+	/* That one pass may write, where the tree's files may share their blocks, and the copy's do
+	 * not; 0: no bound. A live pass, of a tree that changes, twice that. */
+	uint64_t bytes_max;
 	struct copy_counts counts;
 	bool is_whole; /* the last pass saw all of the tree */
 };

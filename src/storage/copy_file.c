@@ -105,6 +105,14 @@ static bool is_no_such_call(int code)
 	       code == ENOSYS || code == ETXTBSY;
 }
 
+static int count_written(struct copy_run *c, size_t n)
+{
+	uint64_t max = c->copy->bytes_max;
+
+	c->written += n;
+	return max && c->written > (c->kind == COPY_LIVE ? 2 * max : max) ? -EDQUOT : 0;
+}
+
 static int copy_bytes(struct copy_run *c, int from_fd, int to_fd, off_t at, off_t end)
 {
 	while (at < end) {
@@ -118,6 +126,8 @@ static int copy_bytes(struct copy_run *c, int from_fd, int to_fd, off_t at, off_
 			return -errno;
 		if (n == 0) /* cut meanwhile: the next pass sees it */
 			return 0;
+		if (count_written(c, (size_t)n) < 0)
+			return -EDQUOT;
 		while (done < n) {
 			ssize_t put = pwrite(to_fd, c->buf + done, (size_t)(n - done), at + done);
 
@@ -148,6 +158,8 @@ static int copy_range(struct copy_run *c, int from_fd, int to_fd, off_t at, off_
 		else if (n == 0)
 			return 0;
 		at += n > 0 ? n : 0;
+		if (n > 0 && count_written(c, (size_t)n) < 0)
+			return -EDQUOT;
 		if (copy_tick(c) < 0)
 			return -ETIMEDOUT;
 	}

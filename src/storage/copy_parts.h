@@ -34,6 +34,7 @@ struct copy_run {
 	struct copy_counts counts;
 	struct copy_table table;
 	bool no_clone, no_range;
+	uint64_t written;
 	char *buf;  /* owned, COPY_BUF bytes */
 	char *text; /* owned: names and values of attributes, COPY_XATTR_MAX bytes each */
 	unsigned ticks;

@@ -84,6 +84,29 @@ def test_the_cause_is_the_disk(home):
     assert home("exec", name, "--", "sh", "-c", "echo ok > ~/g; cat ~/g").ok().text == "ok\n"
 
 
+CLONES = """import fcntl
+with open('a', 'wb') as a:
+    a.write(b'x' * (20 << 20))
+for i in range(9):
+    with open('a') as a, open(str(i), 'wb') as b:
+        fcntl.ioctl(b.fileno(), 0x40049409, a.fileno())"""
+
+
+@needs_root
+def test_clones_of_files_are_not_multiplied(home, tmp):
+    one = home("create", "--disk", "50M").ok().text.strip()
+    two = home("create", "--disk", "50M", "--workspace", "cloned").ok().text.strip()
+    home("exec", "-u", "root", "-w", "/srv", one, "--", "python3", "-c", CLONES).ok()
+    home("exec", "-w", "/workspace", two, "--", "python3", "-c", CLONES).ok()
+    home("stop", one).ok()
+    home("stop", two).ok()
+    got = home("system", "backup", tmp / "b", "--json")
+    assert got.rc == 125 and f"{one}: left out" in got.errors and "cloned: left out" in got.errors
+    assert (tmp / "b").stat().st_size < 1 << 20 and got.json["boxes"] == 1
+    got = home("snapshot", "create", two)
+    assert got.rc == 125 and "--disk" in got.errors
+
+
 @needs_root
 def test_boxes_are_apart_and_leave_nothing(home):
     a = home("create", "--disk", "20M").ok().text.strip()
