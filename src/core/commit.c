@@ -260,12 +260,12 @@ static int copy_unfrozen(struct commit *c, struct err *e)
 
 static int cannot_freeze(const struct commit *c, struct err *e)
 {
-	char why[160];
+	char why[100];
 
 	str_copy(why, sizeof(why), e->msg);
 	return err_set(e, ERR_UNSUPPORTED, ENOTSUP,
-		       "box '%s' cannot be frozen (%s): stop it first; snapshot and fork take it "
-		       "as it runs with --no-freeze",
+		       "box '%s' cannot be frozen (%s): stop it first (a snapshot or fork may say "
+		       "--no-freeze)",
 		       c->box, why);
 }
 
