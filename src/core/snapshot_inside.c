@@ -68,6 +68,29 @@ static int fit(struct cove *cove, const struct spec *box, struct err *e)
 	return r;
 }
 
+/* BOX-NAME, and there is a box whose name goes on as this one's does: it would be taken for one of
+ * that. The answer is the same as for a name that is taken. */
+static int check_whose(struct cove *cove, const struct spec *box, const char *full, struct err *e)
+{
+	char **names;
+	size_t count, n = strlen(box->name);
+	struct snapshot sn;
+	int r = record_names(&cove->state, &names, &count, e);
+	bool is_taken = false;
+
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < count && !is_taken; i++)
+		is_taken = strlen(names[i]) > n && str_starts(full, names[i]) &&
+			   full[strlen(names[i])] == '-';
+	state_names_free(names, count);
+	if (!is_taken && snapshot_find(&cove->state, full, &sn, NULL) == 0) {
+		is_taken = true;
+		snapshot_done(&sn);
+	}
+	return is_taken ? err_set(e, ERR_EXISTS, EEXIST, "that name is taken already: choose another") : 0;
+}
+
 static int take(struct cove *cove, const struct spec *box, const char *name, uint64_t keep,
 		struct snapshot_inside *ret, struct err *e)
 {
@@ -84,6 +107,9 @@ static int take(struct cove *cove, const struct spec *box, const char *name, uin
 			       "can remove one or give it a tag",
 			       (unsigned long long)have);
 	snapshot_inside_name(box->name, name, full);
+	r = check_whose(cove, box, full, e);
+	if (r < 0)
+		return r;
 	r = snapshot_make(cove, box->name, &(struct snapshot_make){.name = full, .inside = true},
 			  &sn, e);
 	if (r == 0) {

@@ -267,6 +267,13 @@ def test_snapshots_are_bounded(cove, saving):
     assert len(snapshots(cove, saving)) == 3
 
 
+def test_none_has_a_name_that_begins_as_another_boxs_do(cove, saving):
+    cove("create", "--name", f"{saving}-2").ok()
+    as_its = ask(cove, saving, "snapshot", "2-before")
+    assert as_its.rc == 125 and "already" in as_its.errors
+    assert snapshots(cove) == []
+
+
 def test_they_push_out_none_of_the_owners(cove, saving):
     for name in ("mine-1", "mine-2"):
         cove("snapshot", "create", saving, name, "--keep", "2").ok()
