@@ -1044,6 +1044,7 @@ struct cove_fork_options {
 	const char *prefix; /* of several: PREFIX-1, ... */
 	uint64_t count;	    /* 0: one */
 	bool no_freeze;
+	int cancel_fd; /* above 0: when it can be read, all ends and none is left */
 };
 /* The count; *ret are their names, free with free(). */
 COVE_API int cove_fork(struct cove *cove, const char *source,

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -363,6 +364,13 @@ int sys_execveat(int fd, char *const argv[], char *const envp[])
 {
 	syscall(SYS_execveat, fd, "", argv, envp, 0x1000 /* AT_EMPTY_PATH */);
 	return -errno;
+}
+
+bool fd_is_cancelled(int cancel_fd)
+{
+	struct pollfd p = {.fd = cancel_fd, .events = POLLIN};
+
+	return cancel_fd > 0 && poll(&p, 1, 0) > 0;
 }
 
 int fd_open_below(int dir_fd, const char *name, bool make)

@@ -72,6 +72,9 @@ int fd_set_nonblock(int fd, bool on);
  * only. */
 void fd_set_send_room(int fd, unsigned bytes);
 
+/* Has the caller asked to end, by making it readable? False for none (0 or less). */
+bool fd_is_cancelled(int cancel_fd);
+
 /* A directory below another, made (0700) if it is missing; not through a link. Returns a descriptor
  * or -errno. */
 int fd_open_below(int dir_fd, const char *name, bool make);

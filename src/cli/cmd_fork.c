@@ -1,4 +1,5 @@
 /* cove fork: new boxes that begin where another is. */
+#include "cli/cancel.h"
 #include "cli/cli.h"
 
 #include <stdlib.h>
@@ -48,7 +49,12 @@ static int run(struct cli *c)
 
 	if (o.count && !o.prefix && !o.name)
 		o.prefix = strchr(source, ':') ? strchr(source, ':') + 1 : source;
+	o.cancel_fd = cancel_catch();
 	count = cove_fork(c->cove, source, &o, &names, &err);
+	if (count < 0 && err.kind == COVE_INTERRUPTED && cancel_signal()) {
+		cli_note("interrupted: no fork is left");
+		return EXIT_SIGNAL + cancel_signal();
+	}
 	if (count < 0)
 		return cli_fail(c, &err);
 	r = print(c, (const char(*)[64])names, count);

@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,13 +44,6 @@ static const char *show(const struct hashing *h, const char *path, char ret[120]
 	return ret;
 }
 
-static bool is_cancelled(const struct hashing *h)
-{
-	struct pollfd p = {.fd = h->cancel_fd, .events = POLLIN};
-
-	return h->cancel_fd > 0 && poll(&p, 1, 0) > 0;
-}
-
 /* A file without blocks may say that it is as large as it likes: no layer would hold it. */
 static int count_bytes(struct hashing *h, const char *path, uint64_t more, struct err *e)
 {
@@ -85,7 +77,7 @@ static int add_bytes(struct hashing *h, const struct build_found *found, struct 
 			continue;
 		if (n < 0)
 			return err_errno(e, errno, "read '%s'", show(h, found->path, shown));
-		if (is_cancelled(h))
+		if (fd_is_cancelled(h->cancel_fd))
 			return err_set(e, ERR_INTERRUPTED, ECANCELED, "interrupted");
 		sha_add(&h->sha, h->block, (size_t)n);
 		bytes += (uint64_t)n;

@@ -14,7 +14,6 @@
 #include "core/build_add.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -253,13 +252,6 @@ static int do_item(struct build *b, const struct build_item *item, struct err *e
 
 /* ---- all ---- */
 
-static bool is_cancelled(const struct build *b)
-{
-	struct pollfd p = {.fd = b->o.cancel_fd, .events = POLLIN};
-
-	return b->o.cancel_fd > 0 && poll(&p, 1, 0) > 0;
-}
-
 static int begin_stage(struct build *b, size_t index, struct err *e)
 {
 	const struct build_stage *s = &b->plan.stages[index];
@@ -293,7 +285,7 @@ int build_steps_run(struct build *b, struct err *e)
 			continue;
 		r = begin_stage(b, i, e);
 		for (size_t k = 0; k < m->count && r == 0; k++) {
-			if (is_cancelled(b))
+			if (fd_is_cancelled(b->o.cancel_fd))
 				r = err_set(e, ERR_INTERRUPTED, ECANCELED, "interrupted");
 			else
 				r = do_item(b, &b->items[m->first + k], e);

@@ -190,6 +190,10 @@ static int fork_all(struct cove *cove, const char *source, const struct cove_for
 
 	for (; i < count && r == 0; i++)
 		for (int k = 0; k < FRESH_TRIES; k++) {
+			if (fd_is_cancelled(o->cancel_fd)) {
+				r = err_set(e, ERR_INTERRUPTED, ECANCELED, "interrupted");
+				break;
+			}
 			name_fork(names[i], o, source, i);
 			r = fork_one(cove, &sn, names[i], e);
 			if (r != -EEXIST || o->name || o->prefix)

@@ -1,15 +1,14 @@
 /* What all merges share; see merge.h. */
 #include "core/merge.h"
 
+#include "base/fd.h"
+
 #include <errno.h>
-#include <poll.h>
 #include <string.h>
 
 int merge_check_cancel(struct merge *m)
 {
-	struct pollfd p = {.fd = m->o->cancel_fd, .events = POLLIN};
-
-	if (!m->stopped && m->o->cancel_fd > 0 && poll(&p, 1, 0) > 0)
+	if (!m->stopped && fd_is_cancelled(m->o->cancel_fd))
 		m->stopped = 1;
 	return m->stopped ? -ECANCELED : 0;
 }

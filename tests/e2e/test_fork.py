@@ -64,6 +64,16 @@ def test_what_is_taken_over(cove, kept, tmp):
     assert cove.sh("f", "echo $MINE; cat /m/f")["stdout"] == "1\nhost"
 
 
+def test_interrupted_none_is_left(cove, kept, box):
+    cove("stop", box).ok()
+    child = cove.start("fork", box, "--count", "30", "--prefix", "many", start_new_session=True)
+    wait_until(lambda: "many-2" in cove.names())
+    os.killpg(child.pid, signal.SIGINT)
+    assert child.wait(60) == 130
+    assert [n for n in cove.names() if n.startswith("many")] == []
+    assert os.listdir(cove.home + "/snapshots") == []
+
+
 def test_never_the_session(cove, kept):
     cove("open", "task-1", "--prefix", "s", "--persistence", "box").ok()
     name = next(n for n in cove.names() if n.startswith("s-"))
