@@ -89,6 +89,8 @@ static int finish(struct merging *m, const struct cove_merge_result *result)
 			fwrite(buf_data(&m->conflicts), 1, buf_len(&m->conflicts), stderr);
 		if (!conflicts || m->c->o.dry_run)
 			r = cli_out_buf(m->c, &m->out);
+		if (!result->taken && !conflicts && !result->left_out && !result->finished)
+			cli_note("nothing to merge");
 		if (result->finished)
 			cli_note("an earlier merge that was interrupted was finished first");
 		if (result->restarted)
