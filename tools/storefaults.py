@@ -35,6 +35,10 @@ class Store:
         rig.cove("image", "import", "one", str(rootfs(rig.base / "one.tar", "1")), check=True)
         rig.cove("image", "import", "two", str(rootfs(rig.base / "two.tar", "2")), check=True)
         self.kept = self.layers()
+        self.others = self.workspaces()
+
+    def workspaces(self):
+        return {p.name for p in (self.rig.home / "workspaces").glob("*")}
 
     def layers(self):
         return {p.name for p in (self.rig.home / "layers").iterdir() if len(p.name) == 64}
@@ -164,7 +168,7 @@ class Store:
         if self.has_workspace():
             self.check_work()
             self.rig.cove("workspace", "rm", "work", check=True)
-        left = sorted(p.name for p in (self.rig.home / "workspaces").iterdir())
+        left = sorted(self.workspaces() - self.others)
         if left or self.has_workspace():
             raise self.broken(f"left of a workspace: {left}")
 

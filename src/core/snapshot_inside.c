@@ -88,7 +88,9 @@ static int check_whose(struct cove *cove, const struct spec *box, const char *fu
 		is_taken = true;
 		snapshot_done(&sn);
 	}
-	return is_taken ? err_set(e, ERR_EXISTS, EEXIST, "that name is taken already: choose another") : 0;
+	if (is_taken)
+		return err_set(e, ERR_EXISTS, EEXIST, "that name is taken already: choose another");
+	return 0;
 }
 
 static int take(struct cove *cove, const struct spec *box, const char *name, uint64_t keep,

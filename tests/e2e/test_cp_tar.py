@@ -62,7 +62,7 @@ def test_it_belongs_to_the_user_and_has_no_set_user_id(cove, box):
 
 
 @pytest.mark.parametrize("entries", [
-    [("../out", F, b"x", 0o644)], [("/tmp/out", F, b"x", 0o644)], [("a/../../out", F, b"x", 0o644)],
+    [("../out", F, b"x", 0o644)], [("/../out", F, b"x", 0o644)], [("a/../../out", F, b"x", 0o644)],
     [("a", L, "/tmp", 0o777), ("a/out", F, b"x", 0o644)], [("a", L, "..", 0o777), ("a/b/out", F, b"x", 0o644)],
     [("out", H, "../../etc/hostname", 0o644)], [("out", H, "/etc/hostname", 0o644)],
     [("a", F, b"x", 0o644), ("a/out", F, b"x", 0o644)]])
@@ -71,6 +71,12 @@ def test_what_leads_out_is_refused(cove, box, entries):
     got = cove("cp", "--json", "-", f"{box}:/tmp/in/to", input=tar_of(*entries))
     assert got.rc == 125 and got.json["error"]["kind"] in ("invalid", "denied", "not_found"), repr(got)
     assert say(cove, box, "find /tmp -name out") == ""
+
+
+def test_absolute_names_are_below_the_directory(cove, box):
+    say(cove, box, "mkdir -p /tmp/below")
+    cove("cp", "-", f"{box}:/tmp/below", input=tar_of(("/tmp/landed", F, b"x", 0o644))).ok()
+    assert say(cove, box, "find /tmp -name landed") == "/tmp/below/tmp/landed\n"
 
 
 @pytest.mark.parametrize("data", [b"", b"no tar at all", b"\x1f\x8b" + b"x" * 600, b"x" * 512,

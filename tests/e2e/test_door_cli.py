@@ -335,6 +335,12 @@ def audit_log(cove, box):
     return path
 
 
+def synced_rows(log):
+    """How many rows the head has; none before it is there, and while it is written."""
+    head = log / "head"
+    return int((head.read_text().split() or [0])[0]) if head.exists() else 0
+
+
 def write_segments(log, first, last, size):
     """Goes on with a log as its door would have: segments from first to last, and the last of this size."""
     rows, last_hash = log.joinpath("head").read_text().split()[:2]
@@ -406,8 +412,11 @@ def test_a_changed_row_shows(new_home, tmp_path, upstream):
     cove = new_home()
     box = cove("create", "--net", policy(tmp_path, here(upstream))).ok().text.strip()
     fetch(cove, box, upstream)
+    log = audit_log(cove, box)
+    # A box's end waits only so long for a disk that many write to.
+    wait_until(lambda: synced_rows(log) >= 3)
     cove("rm", "-f", box).ok()
-    with open(audit_log(cove, box) / "1", "r+b") as f:
+    with open(log / "1", "r+b") as f:
         text = f.read()
         assert b"here" in text, text
         f.seek(0)

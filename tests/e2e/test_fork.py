@@ -1,5 +1,6 @@
 """Forks: boxes that begin where another is, and share nothing with it that they may not."""
 import os
+import signal
 
 import pytest
 
