@@ -104,13 +104,15 @@
 #define TRUST_BUNDLE_MAX (4u << 20)  /* of an image's certificates */
 #define TRUST_EXTRA_MAX	 (64u << 10) /* of those that the host's administrator added */
 
+/* HTTP (src/http); what a head may hold is said by who reads it (struct http_limits). */
+#define HTTP_EXT_MAX 1024u /* what follows the size of a chunk, and is dropped */
+
 /* The door (src/door). */
 #define DOOR_CONNS_MAX	  1024u	      /* at once, unless --net-conns says less */
 #define DOOR_HELLO_MAX	  (16u << 10) /* a client's first TLS message */
 #define DOOR_HEAD_MAX	  (64u << 10) /* the head of one HTTP message, and its trailers */
 #define DOOR_HEADERS_MAX  256u
 #define DOOR_INTERIM_MAX  64u	       /* answers of 1xx to one request */
-#define DOOR_EXT_MAX	  1024u	       /* what follows the size of a chunk, and is dropped */
 #define DOOR_BUFFER_MAX	  (64u << 10)  /* held for one direction of one connection */
 #define DOOR_TCP_WIDE	  (128u << 20) /* kernel memory of upstreams that the kernel may tune */
 #define DOOR_TCP_NARROW	  (64u << 10)  /* asked for as each buffer of the others; takes twice it */

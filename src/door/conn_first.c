@@ -14,7 +14,6 @@
 #include "base/limits.h"
 #include "base/str.h"
 #include "door/hello.h"
-#include "http/http.h"
 
 #include <errno.h>
 #include <string.h>
@@ -83,7 +82,8 @@ void door_conn_read_head(struct door_conn *c)
 		door_conn_end(c, "failed", NULL);
 		return;
 	}
-	r = http_request_parse(&head, buf_data(&c->first), buf_len(&c->first), &used, &e);
+	r = http_request_parse(&head, buf_data(&c->first), buf_len(&c->first), &door_http_limits,
+			       &used, &e);
 	if (r == 0 && !is_end && buf_len(&c->first) < DOOR_HEAD_MAX)
 		return;
 	if (r == 0)

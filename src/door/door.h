@@ -28,6 +28,7 @@
 #include "door/policy.h"
 #include "door/resolve.h"
 #include "ev/ev.h"
+#include "http/http.h"
 #include "net/channel.h"
 #include "net/channel_tcp.h"
 #include "net/tls.h"
@@ -35,6 +36,9 @@
 #include "store/net.h"
 #include "wire/link.h"
 #include "wire/msg.h"
+
+/* For all heads that the door reads, from boxes and from upstreams. */
+extern const struct http_limits door_http_limits;
 
 struct door_conn;
 struct door_ask;

@@ -378,7 +378,7 @@ int web_take_response(struct web *w, struct err *e)
 		http_head_done(h);
 		return r;
 	}
-	r = http_body_init_response(&w->resp.body, h, w->req.head.method, e);
+	r = http_body_init_response(&w->resp.body, h, w->req.head.method, &door_http_limits, e);
 	if (r < 0)
 		return r;
 	r = web_has_secret(w) ? undo_coding(w, e) : 0;

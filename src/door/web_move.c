@@ -406,7 +406,7 @@ int web_move_response(struct web *w, struct err *e)
 		return err_set(e, ERR_PROTOCOL, EBADMSG, "%.120s answered before it was asked",
 			       w->config.host.text);
 	r = http_response_parse(&head, buf_data(&w->up.side.in), buf_len(&w->up.side.in),
-				web_has_secret(w), &used, e);
+				&door_http_limits, web_has_secret(w), &used, e);
 	if (r < 0 && is_http2(buf_data(&w->up.side.in), buf_len(&w->up.side.in)))
 		return err_set(e, ERR_PROTOCOL, EBADMSG,
 			       "%.100s speaks HTTP/2 only (as gRPC does), and the door HTTP/1.1 "

@@ -336,7 +336,7 @@ static int take_request(struct web *w, struct err *e)
 	const char *method = w->req.head.method;
 	struct http_target t;
 	struct host host;
-	int r = http_body_init_request(&w->req.body, &w->req.head, e);
+	int r = http_body_init_request(&w->req.body, &w->req.head, &door_http_limits, e);
 
 	w->req.websocket = http_head_has_token(&w->req.head, "Connection", "upgrade") &&
 			   http_head_has_token(&w->req.head, "Upgrade", "websocket");
@@ -413,8 +413,8 @@ int web_read_request(struct web *w)
 	enum denial why;
 	struct err e = {0};
 	size_t used;
-	int r = http_request_parse(&w->req.head, buf_data(&w->box.in), buf_len(&w->box.in), &used,
-				   &e);
+	int r = http_request_parse(&w->req.head, buf_data(&w->box.in), buf_len(&w->box.in),
+				   &door_http_limits, &used, &e);
 
 	if (r == 0)
 		return await_more(w);

@@ -9,8 +9,8 @@
  *	SIZE -> [EXT] -> SIZE_LF -> DATA -> DATA_CR -> DATA_LF -> SIZE ...
  *	SIZE (0) -> SIZE_LF -> TRAILERS -> ended
  *
- * A size has at most 16 digits, an extension at most DOOR_EXT_MAX bytes, trailers together at most
- * DOOR_HEAD_MAX bytes and DOOR_HEADERS_MAX fields.
+ * A size has at most 16 digits, an extension at most HTTP_EXT_MAX bytes, trailers together what the
+ * caller's limits allow to a head.
  */
 #include "http/text.h"
 
@@ -77,16 +77,21 @@ int http_framing_find(const struct http_head *h, struct http_framed *ret, struct
 	return 0;
 }
 
-static void set_framing(struct http_body *b, enum http_framing framing, uint64_t length)
+static void set_framing(struct http_body *b, enum http_framing framing, uint64_t length,
+			const struct http_limits *limits)
 {
-	*b = (struct http_body){.framing = framing, .left = length, .state = SIZE};
+	*b = (struct http_body){.framing = framing,
+				.left = length,
+				.state = SIZE,
+				.trailers_max = limits->fields_max};
 	if (framing == HTTP_CHUNKED)
 		b->left = 0;
 	b->ended = framing == HTTP_NO_BODY || (framing == HTTP_LENGTH && length == 0);
-	buf_init(&b->line, DOOR_HEAD_MAX);
+	buf_init(&b->line, limits->head_max);
 }
 
-int http_body_init_request(struct http_body *b, const struct http_head *h, struct err *e)
+int http_body_init_request(struct http_body *b, const struct http_head *h,
+			   const struct http_limits *limits, struct err *e)
 {
 	struct http_framed f;
 	int r = http_framing_find(h, &f, e);
@@ -97,12 +102,12 @@ int http_body_init_request(struct http_body *b, const struct http_head *h, struc
 		    f.chunked	   ? HTTP_CHUNKED
 		    : f.has_length ? HTTP_LENGTH
 				   : HTTP_NO_BODY,
-		    f.length);
+		    f.length, limits);
 	return 0;
 }
 
 int http_body_init_response(struct http_body *b, const struct http_head *h, const char *method,
-			    struct err *e)
+			    const struct http_limits *limits, struct err *e)
 {
 	bool connected = strcmp(method, "CONNECT") == 0 && h->status / 100 == 2;
 	struct http_framed f;
@@ -113,16 +118,16 @@ int http_body_init_response(struct http_body *b, const struct http_head *h, cons
 	if (connected && (f.chunked || f.length > 0))
 		return http_refuse(e, -EBADMSG, 502, "a body in the answer to a CONNECT");
 	if (connected || h->status == 101)
-		set_framing(b, HTTP_SWITCHED, 0);
+		set_framing(b, HTTP_SWITCHED, 0, limits);
 	else if (strcmp(method, "HEAD") == 0 || h->status < 200 || h->status == 204 ||
 		 h->status == 304)
-		set_framing(b, HTTP_NO_BODY, 0);
+		set_framing(b, HTTP_NO_BODY, 0, limits);
 	else
 		set_framing(b,
 			    f.chunked	   ? HTTP_CHUNKED
 			    : f.has_length ? HTTP_LENGTH
 					   : HTTP_UNTIL_CLOSE,
-			    f.length);
+			    f.length, limits);
 	return 0;
 }
 
@@ -188,8 +193,8 @@ static int take_trailer(struct http_body *b, const uint8_t *p, size_t n, size_t 
 	size_t take = lf ? (size_t)(lf - p) + 1 : n, len;
 
 	if (buf_append(&b->line, p, take) < 0)
-		return http_refuse(e, -EBADMSG, 431, "trailers of more than %u bytes",
-				   DOOR_HEAD_MAX);
+		return http_refuse(e, -EBADMSG, 431, "trailers of more than %zu bytes",
+				   b->line.max);
 	*ret_used = take;
 	if (!lf)
 		return 0;
@@ -199,8 +204,8 @@ static int take_trailer(struct http_body *b, const uint8_t *p, size_t n, size_t 
 		return http_refuse(e, -EBADMSG, 400, "a line that ends in a bare LF");
 	if (len == 2 || line[len - 3] == '\n')
 		return parse_trailers(b, e);
-	if (++b->count > DOOR_HEADERS_MAX)
-		return http_refuse(e, -EBADMSG, 431, "more than %u trailers", DOOR_HEADERS_MAX);
+	if (++b->count > b->trailers_max)
+		return http_refuse(e, -EBADMSG, 431, "more than %u trailers", b->trailers_max);
 	return 0;
 }
 
@@ -214,7 +219,7 @@ static int take_size(struct http_body *b, uint8_t c, struct err *e)
 			b->state = SIZE_LF;
 			return 0;
 		}
-		if (!http_value_ok((const char *)&c, 1) || ++b->count > DOOR_EXT_MAX)
+		if (!http_value_ok((const char *)&c, 1) || ++b->count > HTTP_EXT_MAX)
 			return http_refuse(e, -EBADMSG, 400, "a bad extension of a chunk");
 		return 0;
 	}

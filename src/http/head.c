@@ -15,8 +15,6 @@
  */
 #include "http/text.h"
 
-#include "base/limits.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -105,9 +103,10 @@ static int check_status_line(const char *p, size_t n, struct first_line *ret, st
 	return 0;
 }
 
-/* 1 when the first line is whole and good, 0 when more is needed. full: there cannot be more. */
-static int find_first_line(const char *p, size_t n, bool request, bool full, struct first_line *ret,
-			   struct err *e)
+/* 1 when the first line is whole and good, 0 when more is needed. max is not 0: there cannot be
+ * more, since that many bytes are the limit. */
+static int find_first_line(const char *p, size_t n, bool request, size_t max,
+			   struct first_line *ret, struct err *e)
 {
 	const char *eol = memchr(p, '\n', n);
 	size_t len;
@@ -118,10 +117,10 @@ static int find_first_line(const char *p, size_t n, bool request, bool full, str
 			r = check_method(p, n, e);
 		else if (memcmp(p, "HTTP/1.", n < 7 ? n : 7) != 0)
 			r = http_refuse(e, -EBADMSG, 502, "not an HTTP/1 response");
-		if (r < 0 || !full)
+		if (r < 0 || max == 0)
 			return r < 0 ? r : 0;
 		return http_refuse(e, -EBADMSG, request ? 414 : 502,
-				   "a first line of more than %u bytes", DOOR_HEAD_MAX);
+				   "a first line of more than %zu bytes", max);
 	}
 	len = (size_t)(eol - p);
 	ret->end = len + 1;
@@ -137,10 +136,12 @@ static int find_first_line(const char *p, size_t n, bool request, bool full, str
 	return 1;
 }
 
-/* 1 when the empty line was found, 0 when more is needed. */
-static int find_lines(const char *p, size_t n, size_t at, int status, struct lines_found *ret,
-		      struct err *e)
+/* 1 when the empty line was found, 0 when more is needed. ret->end is behind the first line. */
+static int find_lines(const char *p, size_t n, unsigned fields_max, int status,
+		      struct lines_found *ret, struct err *e)
 {
+	size_t at = ret->end;
+
 	for (;;) {
 		const char *eol = memchr(p + at, '\n', n - at);
 		size_t len;
@@ -156,9 +157,8 @@ static int find_lines(const char *p, size_t n, size_t at, int status, struct lin
 			ret->end = at;
 			return 1;
 		}
-		if (++ret->count > DOOR_HEADERS_MAX)
-			return http_refuse(e, -EBADMSG, status, "more than %u fields",
-					   DOOR_HEADERS_MAX);
+		if (++ret->count > fields_max)
+			return http_refuse(e, -EBADMSG, status, "more than %u fields", fields_max);
 	}
 }
 
@@ -225,17 +225,18 @@ static int cut_up(struct http_head *h, const char *p, const struct first_line *f
 	return 0;
 }
 
-static int parse(struct http_head *ret, const char *p, size_t n, enum head_kind kind,
-		 size_t *ret_used, struct err *e)
+static int parse(struct http_head *ret, const char *p, size_t n, const struct http_limits *limits,
+		 enum head_kind kind, size_t *ret_used, struct err *e)
 {
 	struct http_head h = {.is_secret = kind == SECRET_RESPONSE};
 	bool request = kind == REQUEST;
-	bool full = n >= DOOR_HEAD_MAX;
-	size_t skip = 0, all = full ? DOOR_HEAD_MAX : n;
+	size_t max = limits->head_max, all = n < max ? n : max, skip = 0;
+	bool full = n >= max;
 	int status = request ? 431 : 502, r;
 	struct lines_found lines = {0};
 	struct first_line first = {0};
 
+	ASSERT(max >= HTTP_HEAD_LEAST);
 	if (request && all >= 1 && p[0] == '\r') {
 		if (all == 1)
 			return 0;
@@ -243,13 +244,13 @@ static int parse(struct http_head *ret, const char *p, size_t n, enum head_kind 
 	}
 	if (all == skip)
 		return 0;
-	r = find_first_line(p + skip, all - skip, request, full, &first, e);
+	r = find_first_line(p + skip, all - skip, request, full ? max : 0, &first, e);
 	if (r <= 0)
 		return r;
-	r = find_lines(p + skip, all - skip, first.end, status, &lines, e);
+	lines.end = first.end;
+	r = find_lines(p + skip, all - skip, limits->fields_max, status, &lines, e);
 	if (r == 0 && full)
-		return http_refuse(e, -EBADMSG, status, "a head of more than %u bytes",
-				   DOOR_HEAD_MAX);
+		return http_refuse(e, -EBADMSG, status, "a head of more than %zu bytes", max);
 	if (r <= 0)
 		return r;
 	r = cut_up(&h, p + skip, &first, &lines, e);
@@ -262,16 +263,17 @@ static int parse(struct http_head *ret, const char *p, size_t n, enum head_kind 
 	return 1;
 }
 
-int http_request_parse(struct http_head *ret, const void *p, size_t n, size_t *ret_used,
-		       struct err *e)
+int http_request_parse(struct http_head *ret, const void *p, size_t n,
+		       const struct http_limits *limits, size_t *ret_used, struct err *e)
 {
-	return parse(ret, p, n, REQUEST, ret_used, e);
+	return parse(ret, p, n, limits, REQUEST, ret_used, e);
 }
 
-int http_response_parse(struct http_head *ret, const void *p, size_t n, bool is_secret,
-			size_t *ret_used, struct err *e)
+int http_response_parse(struct http_head *ret, const void *p, size_t n,
+			const struct http_limits *limits, bool is_secret, size_t *ret_used,
+			struct err *e)
 {
-	return parse(ret, p, n, is_secret ? SECRET_RESPONSE : RESPONSE, ret_used, e);
+	return parse(ret, p, n, limits, is_secret ? SECRET_RESPONSE : RESPONSE, ret_used, e);
 }
 
 void http_head_done(struct http_head *h)

@@ -48,18 +48,26 @@ struct http_head {
 
 enum { HTTP_METHOD_MAX = 32 };
 
+/* What a reader takes of a head, and of the trailers of a body. */
+struct http_limits {
+	size_t head_max; /* bytes, first line and empty line included; at least HTTP_HEAD_LEAST */
+	unsigned fields_max;
+};
+
+enum { HTTP_HEAD_LEAST = 16 };
+
 /* 1: a whole head stood in the first *ret_used bytes; 0: more bytes are needed, call again with all
  * of them; negative: refused (-EBADMSG, or -ENOMEM), *e says why and e->code is the HTTP status to
- * answer with (400, 414, 417, 431, 501, 505; 500 without memory). At most DOOR_HEAD_MAX bytes and
- * DOOR_HEADERS_MAX fields. One empty line before a request is allowed. HTTP/1.0 may leave Host out
- * of a CONNECT. */
+ * answer with (400, 414, 417, 431, 501, 505; 500 without memory). One empty line before a request
+ * is allowed. HTTP/1.0 may leave Host out of a CONNECT. */
+int http_request_parse(struct http_head *ret, const void *p, size_t n,
+		       const struct http_limits *limits, size_t *ret_used, struct err *e);
+/* is_secret: into locked memory. */
+int http_response_parse(struct http_head *ret, const void *p, size_t n,
+			const struct http_limits *limits, bool is_secret, size_t *ret_used,
+			struct err *e);
 /* From now on its text is in locked memory. -ENOMEM. */
 int http_head_set_secret(struct http_head *h);
-int http_request_parse(struct http_head *ret, const void *p, size_t n, size_t *ret_used,
-		       struct err *e);
-/* is_secret: into locked memory. */
-int http_response_parse(struct http_head *ret, const void *p, size_t n, bool is_secret,
-			size_t *ret_used, struct err *e);
 void http_head_done(struct http_head *h); /* wipes: a head may hold a credential */
 
 bool http_name_is(const char *name, const char *other); /* ASCII case does not matter */
@@ -125,16 +133,19 @@ struct http_body {
 	uint64_t left; /* of the length, or of this chunk */
 	int state;
 	bool ended;
-	unsigned count;	 /* of digits, or bytes of an extension */
+	unsigned count; /* of digits, or bytes of an extension, or trailers */
+	unsigned trailers_max;
 	struct buf line; /* the trailers so far */
 	struct http_head trailers;
 };
 
 /* request: from its head. response: also from the method that it answers (HEAD has none, CONNECT
- * with 2xx and 101 are switched). Before the head loses what concerns the hop. */
-int http_body_init_request(struct http_body *b, const struct http_head *h, struct err *e);
+ * with 2xx and 101 are switched). Before the head loses what concerns the hop. The limits are for
+ * its trailers. */
+int http_body_init_request(struct http_body *b, const struct http_head *h,
+			   const struct http_limits *limits, struct err *e);
 int http_body_init_response(struct http_body *b, const struct http_head *h, const char *method,
-			    struct err *e);
+			    const struct http_limits *limits, struct err *e);
 /* Trailers may echo a credential: they are kept in locked memory. */
 void http_body_set_secret(struct http_body *b);
 void http_body_done(struct http_body *b);

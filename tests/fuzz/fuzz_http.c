@@ -7,6 +7,7 @@
 #include "../unit/http_script.h"
 #include "http/http.h"
 
+#include <errno.h>
 #include <stdio.h>
 
 enum { SAID_MAX = 8 << 20, BYTEWISE_MAX = 512 };
@@ -65,7 +66,7 @@ static bool write_again(const struct http_head *h, const uint8_t *p, size_t n, s
 	int r;
 
 	MUST(http_head_write(h, out) == 0);
-	MUST(http_body_init_request(&b, h, NULL) == 0);
+	MUST(http_body_init_request(&b, h, HTTP_TEST_LIMITS, NULL) == 0);
 	do {
 		r = http_body_feed(&b, p + at, n - at, &used, &data, &len, NULL);
 		if (r >= 0)
@@ -78,21 +79,45 @@ static bool write_again(const struct http_head *h, const uint8_t *p, size_t n, s
 	return r == 1;
 }
 
+/* What was accepted is accepted by limits that just allow it, and by no tighter ones. */
+static void check_limits(const struct http_head *h, const uint8_t *p, size_t n, size_t used)
+{
+	struct http_limits tight = {.head_max = used, .fields_max = (unsigned)h->field_count};
+	struct http_head again;
+	struct err e = {0};
+	size_t ignored;
+
+	if (used <= HTTP_HEAD_LEAST)
+		return;
+	MUST(http_request_parse(&again, p, n, &tight, &ignored, &e) == 1 && ignored == used);
+	http_head_done(&again);
+	tight.head_max--;
+	MUST(http_request_parse(&again, p, n, &tight, &ignored, &e) == -EBADMSG);
+	MUST(e.code == 431 || e.code == 414);
+	tight.head_max++;
+	if (tight.fields_max-- > 0) {
+		MUST(http_request_parse(&again, p, n, &tight, &ignored, &e) == -EBADMSG);
+		MUST(e.code == 431);
+	}
+}
+
 static void same_when_written(const uint8_t *p, size_t n)
 {
 	struct http_head h, again;
 	struct buf once, twice;
 	size_t used;
 
-	if (http_request_parse(&h, p, n, &used, NULL) != 1)
+	if (http_request_parse(&h, p, n, HTTP_TEST_LIMITS, &used, NULL) != 1)
 		return;
+	check_limits(&h, p, n, used);
 	check_target(&h);
 	buf_init(&once, SAID_MAX);
 	buf_init(&twice, SAID_MAX);
 	/* An old CONNECT without Host is the one head that is not one of HTTP/1.1. */
 	if (http_head_find(&h, "host") && h.minor == 1 &&
 	    write_again(&h, p + used, n - used, &once)) {
-		MUST(http_request_parse(&again, buf_data(&once), buf_len(&once), &used, NULL) == 1);
+		MUST(http_request_parse(&again, buf_data(&once), buf_len(&once), HTTP_TEST_LIMITS,
+					&used, NULL) == 1);
 		must_be_same_head(&h, &again);
 		MUST(write_again(&again, buf_data(&once) + used, buf_len(&once) - used, &twice));
 		must_equal(&once, &twice);

@@ -1,8 +1,6 @@
 /* Protocol scripts for HTTP; see http_script.h. */
 #include "http_script.h"
 
-#include "http/http.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,8 +85,8 @@ static int parse(struct script *s, struct http_head *h, size_t *used, struct err
 
 	ASSERT(exact);
 	memcpy(exact, buf_data(&s->in), n);
-	r = s->method ? http_response_parse(h, exact, n, false, used, e)
-		      : http_request_parse(h, exact, n, used, e);
+	r = s->method ? http_response_parse(h, exact, n, HTTP_TEST_LIMITS, false, used, e)
+		      : http_request_parse(h, exact, n, HTTP_TEST_LIMITS, used, e);
 	free(exact);
 	return r;
 }
@@ -107,8 +105,8 @@ static bool feed_head(struct script *s)
 	ASSERT(used <= buf_len(&s->in));
 	buf_consume(&s->in, used);
 	ASSERT(http_head_write(&h, s->said) == 0);
-	r = s->method ? http_body_init_response(&s->body, &h, s->method, &e)
-		      : http_body_init_request(&s->body, &h, &e);
+	r = s->method ? http_body_init_response(&s->body, &h, s->method, HTTP_TEST_LIMITS, &e)
+		      : http_body_init_request(&s->body, &h, HTTP_TEST_LIMITS, &e);
 	http_head_done(&h);
 	if (r < 0) {
 		refuse(s, r, &e);

@@ -5,10 +5,15 @@
 #pragma once
 
 #include "base/buf.h"
+#include "base/limits.h"
+#include "http/http.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+/* The most that the tests' heads may hold, for calls that do not care. */
+#define HTTP_TEST_LIMITS (&(const struct http_limits){DOOR_HEAD_MAX, DOOR_HEADERS_MAX})
 
 enum { SCRIPT_WHOLE = 0, SCRIPT_BYTES = 1 }; /* any other number is a seed for random cuts */
 

@@ -4,6 +4,7 @@
 #include "base/err.h"
 #include "base/limits.h"
 #include "http/http.h"
+#include "http_script.h"
 
 static struct http_head h;
 static struct buf out;
@@ -12,7 +13,7 @@ static void parse(const char *in)
 {
 	size_t used;
 
-	CHECK_EQ(http_request_parse(&h, in, strlen(in), &used, NULL), 1);
+	CHECK_EQ(http_request_parse(&h, in, strlen(in), HTTP_TEST_LIMITS, &used, NULL), 1);
 	CHECK_EQ(used, strlen(in));
 }
 
@@ -42,7 +43,7 @@ static int verdict(const char *p, size_t n)
 {
 	struct err e = {0};
 	size_t used;
-	int r = http_request_parse(&h, p, n, &used, &e);
+	int r = http_request_parse(&h, p, n, HTTP_TEST_LIMITS, &used, &e);
 
 	if (r > 0)
 		http_head_done(&h);
@@ -63,6 +64,42 @@ TEST(size_limit)
 		free(fits);
 		free(over);
 	}
+}
+
+/* Whoever reads says how much: at the limit it is taken, one byte or field less refuses it. */
+TEST(limits_are_the_callers)
+{
+	static const char in[] =
+		"\r\nPOST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+	static const char body[] = "0\r\nA: b\r\nC: d\r\n\r\n";
+	struct http_limits fits = {.head_max = sizeof(in) - 1, .fields_max = 2}, less = fits;
+	struct http_body b;
+	struct err e = {0};
+	const uint8_t *data;
+	size_t used, len;
+
+	CHECK_EQ(http_request_parse(&h, in, sizeof(in) - 1, &fits, &used, &e), 1);
+	CHECK_EQ(used, sizeof(in) - 1);
+	less.fields_max = 1;
+	for (int short_trailers = 0; short_trailers < 2; short_trailers++) {
+		int want = short_trailers ? -EBADMSG : 1;
+
+		CHECK_EQ(http_body_init_request(&b, &h, short_trailers ? &less : &fits, &e), 0);
+		CHECK_EQ(http_body_feed(&b, body, sizeof(body) - 1, &used, &data, &len, &e), want);
+		CHECK(want == 1 || e.code == 431);
+		http_body_done(&b);
+	}
+	http_head_done(&h);
+	CHECK_EQ(http_request_parse(&h, in, sizeof(in) - 1, &less, &used, &e), -EBADMSG);
+	CHECK_EQ(e.code, 431);
+	less = (struct http_limits){.head_max = fits.head_max - 1, .fields_max = 2};
+	CHECK_EQ(http_request_parse(&h, in, less.head_max - 1, &less, &used, &e), 0);
+	CHECK_EQ(http_request_parse(&h, in, less.head_max, &less, &used, &e), -EBADMSG);
+	CHECK_EQ(e.code, 431);
+	less = (struct http_limits){.head_max = HTTP_HEAD_LEAST, .fields_max = 0};
+	CHECK_EQ(http_request_parse(&h, in, HTTP_HEAD_LEAST, &less, &used, &e), -EBADMSG);
+	CHECK_EQ(e.code, 414);
+	CHECK_EQ(http_request_parse(&h, "\r\n", 2, &less, &used, &e), 0);
 }
 
 TEST(endless_target)
@@ -243,7 +280,7 @@ TEST(content_is_borrowed)
 	size_t used, len;
 
 	parse("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
-	CHECK_EQ(http_body_init_request(&b, &h, NULL), 0);
+	CHECK_EQ(http_body_init_request(&b, &h, HTTP_TEST_LIMITS, NULL), 0);
 	CHECK_EQ(http_body_feed(&b, in, sizeof(in) - 1, &used, &data, &len, NULL), 0);
 	CHECK(data == in + 3 && len == 5 && used == 8);
 	CHECK_EQ(http_body_feed(&b, in + 8, sizeof(in) - 9, &used, &data, &len, NULL), 1);
@@ -264,13 +301,13 @@ TEST(trailers_are_bounded)
 
 	memset(in, 'x', DOOR_HEAD_MAX + 1);
 	parse("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
-	CHECK_EQ(http_body_init_request(&b, &h, NULL), 0);
+	CHECK_EQ(http_body_init_request(&b, &h, HTTP_TEST_LIMITS, NULL), 0);
 	CHECK_EQ(http_body_feed(&b, "0\r\n", 3, &used, &data, &len, &e), 0);
 	CHECK_EQ(http_body_feed(&b, in, DOOR_HEAD_MAX, &used, &data, &len, &e), 0);
 	CHECK_EQ(http_body_feed(&b, in, 1, &used, &data, &len, &e), -EBADMSG);
 	CHECK_EQ(e.code, 431);
 	http_body_done(&b);
-	CHECK_EQ(http_body_init_request(&b, &h, NULL), 0);
+	CHECK_EQ(http_body_init_request(&b, &h, HTTP_TEST_LIMITS, NULL), 0);
 	CHECK_EQ(http_body_feed(&b, "0\r\n", 3, &used, &data, &len, &e), 0);
 	for (unsigned i = 0; i < DOOR_HEADERS_MAX; i++)
 		CHECK_EQ(http_body_feed(&b, "a:b\r\n", 5, &used, &data, &len, &e), 0);

@@ -424,7 +424,7 @@ TEST(E4_max_forwards_goes_no_further)
 	struct http_head h;
 	size_t used;
 
-	CHECK_EQ(http_request_parse(&h, in, strlen(in), &used, NULL), 1);
+	CHECK_EQ(http_request_parse(&h, in, strlen(in), HTTP_TEST_LIMITS, &used, NULL), 1);
 	http_head_strip_hop(&h);
 	CHECK_EQ(h.field_count, 1);
 	http_head_done(&h);

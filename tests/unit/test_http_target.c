@@ -17,7 +17,7 @@ static int parse(const char *method, const char *target, const char *host, struc
 	size_t used;
 	int n = snprintf(in, sizeof(in), "%s %s HTTP/1.%d\r\n%s%s\r\n\r\n", method, target,
 			 host ? 1 : 0, host ? "Host: " : "X: y", host ? host : "");
-	int r = http_request_parse(&h, in, (size_t)n, &used, &e);
+	int r = http_request_parse(&h, in, (size_t)n, HTTP_TEST_LIMITS, &used, &e);
 
 	if (r != 1)
 		return -EBADMSG;
@@ -184,7 +184,8 @@ TEST(D6_nul_in_a_host)
 	static const char in[] = "GET / HTTP/1.1\r\nHost: a\0.evil\r\n\r\n";
 	size_t used;
 
-	CHECK_EQ(http_request_parse(&h, in, sizeof(in) - 1, &used, NULL), -EBADMSG);
+	CHECK_EQ(http_request_parse(&h, in, sizeof(in) - 1, HTTP_TEST_LIMITS, &used, NULL),
+		 -EBADMSG);
 }
 
 TEST(D6_dots_and_case)

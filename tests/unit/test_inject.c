@@ -1,6 +1,8 @@
 /* What a rule injects, by itself: with the broker's double of web_rig.h. */
 #include "web_rig.h"
 
+#include "http_script.h"
+
 #include "door/redact.h"
 
 #include "door/inject.h"
@@ -56,7 +58,7 @@ static void request(struct http_head *h, const char *text)
 	size_t used;
 
 	*h = (struct http_head){0};
-	CHECK_EQ(http_request_parse(h, text, strlen(text), &used, NULL), 1);
+	CHECK_EQ(http_request_parse(h, text, strlen(text), HTTP_TEST_LIMITS, &used, NULL), 1);
 }
 
 static const char *written(const struct http_head *h)

@@ -172,7 +172,7 @@ static int ask(const char *in, struct http_head *h)
 {
 	size_t used;
 
-	CHECK_EQ(http_request_parse(h, in, strlen(in), &used, NULL), 1);
+	CHECK_EQ(http_request_parse(h, in, strlen(in), HTTP_TEST_LIMITS, &used, NULL), 1);
 	return ws_check_request(h, NULL);
 }
 
@@ -191,7 +191,9 @@ static void check_answer(const char *request, const char *response, int want)
 	size_t used;
 
 	CHECK_EQ(ask(request, &a), 0);
-	CHECK_EQ(http_response_parse(&b, response, strlen(response), false, &used, NULL), 1);
+	CHECK_EQ(http_response_parse(&b, response, strlen(response), HTTP_TEST_LIMITS, false, &used,
+				     NULL),
+		 1);
 	CHECK_EQ(ws_check_response(&a, &b, &e), want);
 	CHECK(want == 0 || e.code == 502);
 	http_head_done(&a);
