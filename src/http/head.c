@@ -276,6 +276,13 @@ int http_response_parse(struct http_head *ret, const void *p, size_t n,
 	return parse(ret, p, n, limits, is_secret ? SECRET_RESPONSE : RESPONSE, ret_used, e);
 }
 
+bool http_keep_alive(const struct http_head *h)
+{
+	if (http_head_has_token(h, "connection", "close"))
+		return false;
+	return h->minor > 0 || http_head_has_token(h, "connection", "keep-alive");
+}
+
 void http_head_done(struct http_head *h)
 {
 	http_text_free(h);

@@ -74,6 +74,9 @@ bool http_name_is(const char *name, const char *other); /* ASCII case does not m
 /* The first value, or NULL; and whether a comma list (of all fields of that name) has a token. */
 const char *http_head_find(const struct http_head *h, const char *name);
 bool http_head_has_token(const struct http_head *h, const char *name, const char *token);
+/* May another message follow on the connection, by what this head says of it? In HTTP/1.1 unless it
+ * says "close", in 1.0 only where it says "keep-alive" and not "close". */
+bool http_keep_alive(const struct http_head *h);
 /* Removes all fields of that name, also where it is spelled with '_' for '-', since gateways make
  * no difference; appends one. Name and value are copied and checked: -EINVAL for what may not stand
  * in a head, space at either end of the value included. */

@@ -101,6 +101,15 @@ static void check_limits(const struct http_head *h, const uint8_t *p, size_t n, 
 	}
 }
 
+/* What decides how a server answers. */
+static void check_answers(const struct http_head *h)
+{
+	if (http_keep_alive(h))
+		MUST(h->minor == 1 || http_head_has_token(h, "connection", "keep-alive"));
+	else
+		MUST(h->minor == 0 || http_head_has_token(h, "connection", "close"));
+}
+
 static void same_when_written(const uint8_t *p, size_t n)
 {
 	struct http_head h, again;
@@ -110,6 +119,7 @@ static void same_when_written(const uint8_t *p, size_t n)
 	if (http_request_parse(&h, p, n, HTTP_TEST_LIMITS, &used, NULL) != 1)
 		return;
 	check_limits(&h, p, n, used);
+	check_answers(&h);
 	check_target(&h);
 	buf_init(&once, SAID_MAX);
 	buf_init(&twice, SAID_MAX);

@@ -149,6 +149,30 @@ TEST(find_and_tokens)
 	http_head_done(&h);
 }
 
+static void keeps(const char *version, const char *connection, bool want)
+{
+	char in[256];
+
+	snprintf(in, sizeof(in), "GET / HTTP/1.%s\r\nHost: a\r\n%s\r\n", version, connection);
+	parse(in);
+	CHECK_EQ(http_keep_alive(&h), want);
+	http_head_done(&h);
+}
+
+TEST(keep_alive)
+{
+	keeps("1", "", true);
+	keeps("1", "Connection: keep-alive\r\n", true);
+	keeps("1", "Connection: Close\r\n", false);
+	keeps("1", "Connection: keep-alive, close\r\n", false);
+	keeps("1", "Connection: keep-alive\r\nConnection: x, close\r\n", false);
+	keeps("1", "Connection: closed\r\nProxy-Connection: close\r\n", true);
+	keeps("0", "", false);
+	keeps("0", "Connection: x, Keep-Alive\r\n", true);
+	keeps("0", "Connection: keep-alive, close\r\n", false);
+	keeps("0", "Keep-Alive: timeout=5\r\nProxy-Connection: keep-alive\r\n", false);
+}
+
 TEST(remove_takes_every_spelling)
 {
 	parse("GET / HTTP/1.1\r\nHost: a\r\nX-Api-Key: 1\r\nx-API-key: 2\r\nY: z\r\nX_Api_Key: "
