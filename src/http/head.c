@@ -283,6 +283,20 @@ bool http_keep_alive(const struct http_head *h)
 	return h->minor > 0 || http_head_has_token(h, "connection", "keep-alive");
 }
 
+bool http_expects_continue(const struct http_head *h)
+{
+	const char *expect = http_head_find(h, "expect");
+	struct http_framed framed;
+
+	return h->minor > 0 && expect && http_name_is(expect, "100-continue") &&
+	       http_framing_find(h, &framed, NULL) == 0 && (framed.chunked || framed.length > 0);
+}
+
+int http_continue_write(struct buf *out)
+{
+	return buf_append_str(out, "HTTP/1.1 100 Continue\r\n\r\n");
+}
+
 void http_head_done(struct http_head *h)
 {
 	http_text_free(h);

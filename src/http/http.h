@@ -77,6 +77,10 @@ bool http_head_has_token(const struct http_head *h, const char *name, const char
 /* May another message follow on the connection, by what this head says of it? In HTTP/1.1 unless it
  * says "close", in 1.0 only where it says "keep-alive" and not "close". */
 bool http_keep_alive(const struct http_head *h);
+/* Does the client of this request wait for 100 (Continue) before it sends the body? Not once some
+ * of the body has come, which the head cannot say. http_continue_write appends that answer. */
+bool http_expects_continue(const struct http_head *h);
+int http_continue_write(struct buf *out);
 /* Removes all fields of that name, also where it is spelled with '_' for '-', since gateways make
  * no difference; appends one. Name and value are copied and checked: -EINVAL for what may not stand
  * in a head, space at either end of the value included. */

@@ -104,6 +104,12 @@ static void check_limits(const struct http_head *h, const uint8_t *p, size_t n, 
 /* What decides how a server answers. */
 static void check_answers(const struct http_head *h)
 {
+	struct http_body b;
+
+	MUST(http_body_init_request(&b, h, HTTP_TEST_LIMITS, NULL) == 0);
+	if (http_expects_continue(h))
+		MUST(h->minor == 1 && !b.ended);
+	http_body_done(&b);
 	if (http_keep_alive(h))
 		MUST(h->minor == 1 || http_head_has_token(h, "connection", "keep-alive"));
 	else

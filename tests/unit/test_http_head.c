@@ -173,6 +173,31 @@ TEST(keep_alive)
 	keeps("0", "Keep-Alive: timeout=5\r\nProxy-Connection: keep-alive\r\n", false);
 }
 
+static void expects(const char *fields, bool want)
+{
+	char in[256];
+
+	snprintf(in, sizeof(in), "POST / HTTP/1.1\r\nHost: a\r\n%s\r\n", fields);
+	parse(in);
+	CHECK_EQ(http_expects_continue(&h), want);
+	http_head_done(&h);
+}
+
+TEST(expects_continue)
+{
+	expects("Content-Length: 1\r\nExpect: 100-continue\r\n", true);
+	expects("Expect: 100-Continue\r\nTransfer-Encoding: chunked\r\n", true);
+	expects("Content-Length: 0\r\nExpect: 100-continue\r\n", false);
+	expects("Content-Length: 1\r\n", false);
+	expects("", false);
+	buf_init(&out, 25);
+	CHECK_EQ(http_continue_write(&out), 0);
+	CHECK_EQ(http_continue_write(&out), -ENOBUFS);
+	CHECK_EQ(buf_len(&out), 25);
+	CHECK_MEM(buf_data(&out), "HTTP/1.1 100 Continue\r\n\r\n", 25);
+	buf_done(&out);
+}
+
 TEST(remove_takes_every_spelling)
 {
 	parse("GET / HTTP/1.1\r\nHost: a\r\nX-Api-Key: 1\r\nx-API-key: 2\r\nY: z\r\nX_Api_Key: "
