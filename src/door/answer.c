@@ -5,6 +5,7 @@
 #include "door/answer.h"
 
 #include "base/json.h"
+#include "http/reply.h"
 
 enum { BODY_MAX = 4096 };
 
@@ -28,27 +29,9 @@ unsigned answer_status(const struct err *e)
 
 static const char *phrase_of(unsigned status)
 {
-	static const struct {
-		unsigned status;
-		const char *phrase;
-	} known[] = {
-		{400, "Bad Request"},
-		{403, "Denied by Cove policy"},
-		{414, "URI Too Long"},
-		{417, "Expectation Failed"},
-		{421, "Misdirected Request"},
-		{429, "Too Many Requests"},
-		{431, "Request Header Fields Too Large"},
-		{501, "Not Implemented"},
-		{502, "Bad Gateway"},
-		{504, "Gateway Timeout"},
-		{505, "HTTP Version Not Supported"},
-	};
+	const char *usual = status == 403 ? "Denied by Cove policy" : http_reason(status);
 
-	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
-		if (known[i].status == status)
-			return known[i].phrase;
-	return "Refused";
+	return *usual ? usual : "Refused";
 }
 
 int answer_write(struct buf *out, const struct answer *a, const struct err *e)
