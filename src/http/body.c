@@ -309,11 +309,6 @@ int http_body_close(struct http_body *b, struct err *e)
 	return 0;
 }
 
-static int no_room(const struct buf *out, size_t n)
-{
-	return n > out->max || buf_len(out) > out->max - n ? -ENOBUFS : -ENOMEM;
-}
-
 int http_body_write(enum http_framing framing, struct buf *out, const void *p, size_t n)
 {
 	char size[24];
@@ -329,7 +324,7 @@ int http_body_write(enum http_framing framing, struct buf *out, const void *p, s
 	len = (size_t)snprintf(size, sizeof(size), "%zx\r\n", n);
 	to = buf_reserve(out, n + len + 2);
 	if (!to)
-		return no_room(out, n + len + 2);
+		return http_no_room(out, n + len + 2);
 	to = mempcpy(to, size, len);
 	to = mempcpy(to, p, n);
 	memcpy(to, "\r\n", 2);
@@ -347,7 +342,7 @@ int http_body_write_end(enum http_framing framing, const struct http_head *trail
 		return 0;
 	to = buf_reserve(out, n);
 	if (!to)
-		return no_room(out, n);
+		return http_no_room(out, n);
 	to = mempcpy(to, "0\r\n", 3);
 	if (trailers)
 		to = http_fields_write(trailers, to);

@@ -316,7 +316,7 @@ int http_head_write(const struct http_head *h, struct buf *out)
 		n += strlen(h->method) + strlen(h->target) + strlen("  HTTP/1.1\r\n");
 	start = buf_reserve(out, n);
 	if (!start)
-		return n > out->max - buf_len(out) ? -ENOBUFS : -ENOMEM;
+		return http_no_room(out, n);
 	to = start;
 	if (h->status) {
 		to = mempcpy(to, "HTTP/1.1 ", 9);

@@ -132,6 +132,19 @@ int http_query_remove(const char *query, const char *name, struct buf *out);
 /* Appends "&" where out is not empty, then name=value, percent-encoded. */
 int http_query_add(struct buf *out, const char *name, const char *value);
 
+/* For a server's own routes. The next parameter of a query (without '?'; NULL: none), its name and
+ * value decoded into buffers that are emptied first: 1, and *query is behind it; 0 at the end;
+ * negative: -EINVAL for a bad escape or a NUL in any form, or a buffer's error. '+' is a space,
+ * only '&' separates, empty parameters are passed over; one without '=' has an empty value. */
+int http_query_next(const char **query, struct buf *name, struct buf *value);
+/* Appends the value of the parameter of that name: 1; 0: there is none. -EINVAL if there are two,
+ * or if any parameter is spelled wrongly; out is as it was if it fails. */
+int http_query_find(const char *query, const char *name, struct buf *out);
+/* Appends a segment of a path, which has no '/' itself, decoded; "%2F" is a slash of the value and
+ * '+' stays. -EINVAL for a bad escape, a NUL in any form, or a segment that comes to "." or "..",
+ * which others resolve. The bytes need not be UTF-8. All or nothing. */
+int http_segment_decode(const char *p, size_t n, struct buf *out);
+
 /* How a body is framed. */
 enum http_framing { HTTP_NO_BODY, HTTP_LENGTH, HTTP_CHUNKED, HTTP_UNTIL_CLOSE, HTTP_SWITCHED };
 

@@ -29,15 +29,6 @@ static void put_escape(struct out *o, unsigned char c)
 	o->p[o->len++] = digits[c & 15];
 }
 
-/* The byte of "%XX" at p, or -1. */
-static int escape_at(const char *p, size_t n)
-{
-	if (n < 3 || p[0] != '%' || http_hex((unsigned char)p[1]) < 0 ||
-	    http_hex((unsigned char)p[2]) < 0)
-		return -1;
-	return http_hex((unsigned char)p[1]) << 4 | http_hex((unsigned char)p[2]);
-}
-
 /* Characters that become a dot, a slash or a backslash where a server folds Unicode. */
 static bool folds(uint32_t rune)
 {
@@ -53,7 +44,7 @@ static size_t take_utf8(struct out *o, const char *p, size_t n)
 	size_t have = 0, len;
 
 	while (have < sizeof(bytes)) {
-		int c = escape_at(p + 3 * have, n - 3 * have);
+		int c = http_escape_at(p + 3 * have, n - 3 * have);
 
 		if (c < 0x80)
 			break;
@@ -76,7 +67,7 @@ static size_t take_char(struct out *o, const char *p, size_t n)
 	if (c == '?' || c == '#')
 		return 0;
 	if (c == '%') {
-		c = escape_at(p, n);
+		c = http_escape_at(p, n);
 		used = 3;
 		if (c >= 0x80)
 			return take_utf8(o, p, n);
@@ -97,7 +88,7 @@ static bool twice_escaped(const char *p, size_t n)
 {
 	for (size_t i = 0; i + 5 <= n; i++) {
 		char again[3] = {'%', p[i + 3], p[i + 4]};
-		int c = memcmp(p + i, "%25", 3) == 0 ? escape_at(again, 3) : -1;
+		int c = memcmp(p + i, "%25", 3) == 0 ? http_escape_at(again, 3) : -1;
 
 		if (c >= 0 && (c < 0x20 || c >= 0x7f || strchr("./\\;%", c)))
 			return true;
@@ -168,7 +159,7 @@ int http_path_normalise(const char *path, size_t n, struct buf *out)
 		most += http_is((unsigned char)path[i], HTTP_PATH) || strchr("/%", path[i]) ? 0 : 2;
 	o.p = (char *)buf_reserve(out, most);
 	if (!o.p)
-		return most > out->max - buf_len(out) ? -ENOBUFS : -ENOMEM;
+		return http_no_room(out, most);
 	if (!normalise(&o, path, n))
 		return -EINVAL;
 	buf_commit(out, o.len);
@@ -178,7 +169,7 @@ int http_path_normalise(const char *path, size_t n, struct buf *out)
 bool http_path_spells(const char *path, size_t n, const char *normal)
 {
 	for (size_t i = 0; i < n; normal++) {
-		int c = escape_at(path + i, n - i);
+		int c = http_escape_at(path + i, n - i);
 
 		if (path[i] == *normal)
 			i++;
@@ -195,7 +186,7 @@ bool http_path_spells(const char *path, size_t n, const char *normal)
 static bool param_is(const char *p, size_t n, const char *name)
 {
 	for (size_t i = 0; i < n && p[i] != '='; name++) {
-		int c = escape_at(p + i, n - i);
+		int c = http_escape_at(p + i, n - i);
 
 		i += c < 0 ? 1 : 3;
 		if (c < 0)

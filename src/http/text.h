@@ -27,6 +27,19 @@ static inline int http_hex(unsigned char c)
 	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
+/* The byte of "%XX" at p, of which n bytes are there, or -1. */
+static inline int http_escape_at(const char *p, size_t n)
+{
+	if (n < 3 || p[0] != '%' || http_hex((unsigned char)p[1]) < 0 ||
+	    http_hex((unsigned char)p[2]) < 0)
+		return -1;
+	return http_hex((unsigned char)p[1]) << 4 | http_hex((unsigned char)p[2]);
+}
+
+/* Appends n bytes with their escapes decoded; '+' as `plus`. -EINVAL for a bad escape or a NUL,
+ * or the buffer's error; out is as it was if it fails. */
+int http_decode(const char *p, size_t n, char plus, struct buf *out);
+
 static inline char http_lower(char c)
 {
 	return c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : c;
@@ -36,10 +49,16 @@ static inline char http_lower(char c)
 #define http_refuse(e, r, status, ...) \
 	((void)err_set(e, ERR_PROTOCOL, status, __VA_ARGS__), (int)(r))
 
+/* Why buf_reserve of n bytes failed. */
+static inline int http_no_room(const struct buf *out, size_t n)
+{
+	return n > out->max || buf_len(out) > out->max - n ? -ENOBUFS : -ENOMEM;
+}
+
 /* Is it this name for those as well who read '_' as '-'? */
+bool http_name_like(const char *name, const char *other);
 /* Like one of a list that ends with NULL. */
 bool http_name_among(const char *name, const char *const *list);
-bool http_name_like(const char *name, const char *other);
 /* Token of n bytes at p, which need not end there, against a whole string; case does not matter. */
 bool http_token_is(const char *p, size_t n, const char *token);
 /* The next element of a comma list, without the space around it; false at the end. */
