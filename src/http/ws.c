@@ -12,11 +12,12 @@
 
 #include "base/base64.h"
 #include "base/sha.h"
+#include "http/reply.h"
 #include "http/text.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-enum { OP_MORE = 0, OP_TEXT = 1, OP_BINARY = 2, OP_CLOSE = 8, OP_PING = 9, OP_PONG = 10 };
 enum { FIN = 0x80, RESERVED = 0x70, MASKED = 0x80, FIRST = 2, SHORT_MAX = 125, KEY_CHARS = 24 };
 #define LENGTH_MAX ((uint64_t)1 << 62)
 
@@ -38,23 +39,23 @@ static int check_first(struct ws_relay *w, struct err *e)
 	unsigned op = w->head[0] & 0x0f, len = w->head[1] & 0x7f;
 	bool fin = w->head[0] & FIN, masked = w->head[1] & MASKED;
 
-	if ((w->head[0] & RESERVED) && (!w->extended || op >= OP_CLOSE))
+	if ((w->head[0] & RESERVED) && (!w->extended || op >= WS_OP_CLOSE))
 		return refuse(e, "a WebSocket frame with reserved bits");
 	if (masked != w->from_client)
 		return refuse(e, masked ? "a masked WebSocket frame from a server"
 					: "an unmasked WebSocket frame from a client");
-	if (op > OP_PONG || (op > OP_BINARY && op < OP_CLOSE))
+	if (op > WS_OP_PONG || (op > WS_OP_BINARY && op < WS_OP_CLOSE))
 		return refuse(e, "a WebSocket frame with an unknown opcode");
-	if (op >= OP_CLOSE && (!fin || len > SHORT_MAX))
+	if (op >= WS_OP_CLOSE && (!fin || len > SHORT_MAX))
 		return refuse(e, "a WebSocket control frame that is long or cut");
-	if (op == OP_CLOSE && len == 1)
+	if (op == WS_OP_CLOSE && len == 1)
 		return refuse(e, "a WebSocket close with half a code");
-	if (op < OP_CLOSE && (op == OP_MORE) != w->in_message)
-		return refuse(e, op == OP_MORE ? "more of no WebSocket message"
-					       : "a WebSocket message in a message");
-	if (op < OP_CLOSE)
+	if (op < WS_OP_CLOSE && (op == WS_OP_MORE) != w->in_message)
+		return refuse(e, op == WS_OP_MORE ? "more of no WebSocket message"
+						  : "a WebSocket message in a message");
+	if (op < WS_OP_CLOSE)
 		w->in_message = !fin;
-	w->closed = op == OP_CLOSE;
+	w->closed = op == WS_OP_CLOSE;
 	w->need = FIRST + (len == 126 ? 2u : len == 127 ? 8u : 0u) + (masked ? 4u : 0u);
 	return 0;
 }
@@ -140,8 +141,10 @@ int ws_relay_head(struct ws_relay *w, const void *p, size_t n, size_t *ret_used,
 		return r;
 	*ret = (struct ws_frame){.op = w->head[0] & 0x0f,
 				 .is_last = w->head[0] & FIN,
-				 .is_control = (w->head[0] & 0x0f) >= OP_CLOSE,
+				 .is_control = (w->head[0] & 0x0f) >= WS_OP_CLOSE,
 				 .len = w->left};
+	if (w->from_client)
+		memcpy(ret->mask, w->head + w->need - sizeof(ret->mask), sizeof(ret->mask));
 	w->have = 0;
 	w->need = FIRST;
 	return 1;
@@ -234,27 +237,33 @@ static bool extensions_ok(const struct http_head *request, const struct http_hea
 	return true;
 }
 
+/* What a server that read the key must answer. */
+static void answer_key(const char *key, char ret[29])
+{
+	static const char guid[] = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+	uint8_t sum[SHA1_BYTES];
+	struct sha s;
+
+	sha1_init(&s);
+	sha_add(&s, key, strlen(key));
+	sha_add(&s, guid, sizeof(guid) - 1);
+	sha_end(&s, sum);
+	ret[base64_encode(sum, sizeof(sum), false, (uint8_t *)ret)] = '\0';
+}
+
 int ws_check_response(const struct http_head *request, const struct http_head *response,
 		      struct err *e)
 {
 	const char *accept = find_single(response, "sec-websocket-accept");
 	const char *protocol = http_head_find(response, "sec-websocket-protocol");
 	const char *key = http_head_find(request, "sec-websocket-key");
-	static const char guid[] = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
-	uint8_t sum[SHA1_BYTES];
-	struct sha s;
 	char want[29];
 
 	if (response->status != 101 || !upgrades(response))
 		return http_refuse(e, -EINVAL, 502, "not an agreement to a WebSocket");
 	if (!key || !accept)
 		return http_refuse(e, -EINVAL, 502, "a WebSocket without a key or its answer");
-	/* What a server that read the key must answer. */
-	sha1_init(&s);
-	sha_add(&s, key, strlen(key));
-	sha_add(&s, guid, sizeof(guid) - 1);
-	sha_end(&s, sum);
-	want[base64_encode(sum, sizeof(sum), false, (uint8_t *)want)] = 0;
+	answer_key(key, want);
 	if (strcmp(accept, want) != 0)
 		return http_refuse(e, -EINVAL, 502, "the answer to another WebSocket's key");
 	if (protocol && (!find_single(response, "sec-websocket-protocol") ||
@@ -263,4 +272,74 @@ int ws_check_response(const struct http_head *request, const struct http_head *r
 	if (!extensions_ok(request, response))
 		return http_refuse(e, -EINVAL, 502, "a WebSocket extension that was not offered");
 	return 0;
+}
+
+/* The next subprotocol that is offered; *at and *list begin as 0 and NULL. */
+static bool next_offer(const struct http_head *h, size_t *at, const char **list, const char **ret,
+		       size_t *ret_len)
+{
+	for (;;) {
+		if (*list && http_list_next(list, ret, ret_len))
+			return true;
+		while (*at < h->field_count &&
+		       !http_name_is(h->fields[*at].name, "sec-websocket-protocol"))
+			(*at)++;
+		if (*at == h->field_count)
+			return false;
+		*list = h->fields[(*at)++].value;
+	}
+}
+
+const char *ws_offer_find(const struct http_head *request, const char *prefix, size_t *ret_len)
+{
+	const char *list = NULL, *p;
+	size_t at = 0, n, len = strlen(prefix);
+
+	while (next_offer(request, &at, &list, &p, &n)) {
+		if (n < len || memcmp(p, prefix, len) != 0)
+			continue;
+		*ret_len = n;
+		return p;
+	}
+	return NULL;
+}
+
+static bool offers(const struct http_head *request, const char *protocol)
+{
+	const char *list = NULL, *p;
+	size_t at = 0, n;
+
+	while (next_offer(request, &at, &list, &p, &n)) {
+		if (n == strlen(protocol) && memcmp(p, protocol, n) == 0)
+			return true;
+	}
+	return false;
+}
+
+int ws_accept_write(const struct http_head *request, const char *protocol, size_t n,
+		    struct buf *out)
+{
+	char accept[29], *chosen = NULL;
+	struct http_field fields[] = {{"Upgrade", "websocket"},
+				      {"Sec-WebSocket-Accept", accept},
+				      {"Sec-WebSocket-Protocol", NULL}};
+	struct http_response r = {
+		.status = 101, .framing = HTTP_SWITCHED, .fields = fields, .field_count = 2};
+	const char *key = find_single(request, "sec-websocket-key");
+	struct http_sent sent;
+	int e = -EINVAL;
+
+	if (!key)
+		return -EINVAL;
+	answer_key(key, accept);
+	if (protocol) {
+		chosen = strndup(protocol, n);
+		if (!chosen)
+			return -ENOMEM;
+		fields[r.field_count++].value = chosen;
+	}
+	if (!chosen || offers(request, chosen))
+		e = http_response_write(out, request, &r, &sent);
+	free(chosen);
+	return e;
 }

@@ -227,6 +227,70 @@ TEST(E11_handshake_requests)
 		-EINVAL);
 }
 
+/* n of the protocol's bytes are asked for; want NULL: refused, and nothing is written. */
+static void check_accept(const char *request, const char *protocol, size_t n, const char *want)
+{
+	struct http_head a, b;
+	struct buf out;
+	size_t used;
+
+	CHECK_EQ(ask(request, &a), 0);
+	buf_init(&out, 4096);
+	CHECK_EQ(ws_accept_write(&a, protocol, n, &out), want ? 0 : -EINVAL);
+	CHECK_STR(buf_cstr(&out), want ? want : "");
+	if (want) {
+		CHECK_EQ(http_response_parse(&b, buf_data(&out), buf_len(&out), HTTP_TEST_LIMITS,
+					     false, &used, NULL),
+			 1);
+		CHECK_EQ(used, buf_len(&out));
+		CHECK_EQ(ws_check_response(&a, &b, NULL), 0);
+		http_head_done(&b);
+	}
+	http_head_done(&a);
+	buf_done(&out);
+}
+
+#define AGREED "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n" ACCEPT
+
+TEST(handshake_is_agreed_to)
+{
+	static const char end[] = "Connection: Upgrade\r\n\r\n";
+	static const char offers[] =
+		ASK KEY V13 "Sec-WebSocket-Extensions: permessage-deflate\r\n"
+			    "Sec-WebSocket-Protocol: chat, X-Envs~eyJhIjoiYiJ9==\r\n"
+			    "sec-websocket-protocol: ,Exit ,\r\n\r\n";
+	struct http_head h;
+	char want[256];
+	const char *p;
+	size_t n;
+
+	snprintf(want, sizeof(want), "%s%s", AGREED, end);
+	check_accept(ASK KEY V13 "\r\n", NULL, 0, want);
+	check_accept(offers, NULL, 0, want);
+	snprintf(want, sizeof(want), "%sSec-WebSocket-Protocol: Exit\r\n%s", AGREED, end);
+	check_accept(offers, "Exit, more", 4, want);
+	snprintf(want, sizeof(want), "%sSec-WebSocket-Protocol: X-Envs~eyJhIjoiYiJ9==\r\n%s",
+		 AGREED, end);
+	check_accept(offers, "X-Envs~eyJhIjoiYiJ9==", 21, want);
+	check_accept(offers, "chat", 3, NULL);
+	check_accept(offers, "Chat", 4, NULL);
+	check_accept(offers, "chat, X-Envs~eyJhIjoiYiJ9==", 27, NULL);
+	check_accept(offers, "", 0, NULL);
+	check_accept(offers, "chat\r\nA: b", 10, NULL);
+	check_accept(ASK KEY V13 "\r\n", "chat", 4, NULL);
+	CHECK_EQ(ask(offers, &h), 0);
+	p = ws_offer_find(&h, "X-Envs~", &n);
+	CHECK(p && n == 21 && strncmp(p, "X-Envs~eyJhIjoiYiJ9==", n) == 0);
+	p = ws_offer_find(&h, "", &n);
+	CHECK(p && n == 4 && strncmp(p, "chat", n) == 0);
+	p = ws_offer_find(&h, "Ex", &n);
+	CHECK(p && n == 4 && strncmp(p, "Exit", n) == 0);
+	CHECK(!ws_offer_find(&h, "x-envs", &n));
+	CHECK(!ws_offer_find(&h, "chat, X", &n));
+	CHECK(!ws_offer_find(&h, "Exit ,", &n));
+	http_head_done(&h);
+}
+
 TEST(E11_handshake_answers)
 {
 	static const char asked[] = ASK KEY V13
