@@ -74,13 +74,14 @@ static int reach(struct cove *cove, const char *name, struct core_conn **ret, st
 	return r;
 }
 
+/* Its journal is synced first, which a disk that is busy with what the box wrote may hold up. */
 static int tell_pause(struct core_conn *c, const struct wire_pause *m, struct err *e)
 {
 	struct core_call call;
 
 	core_call_begin(&call, c);
 	return core_call_finish(&call, wire_pause_encode(core_out(c), call.q.id, 0, m),
-				STOP_WAIT_MS, e);
+				START_WAIT_MS, e);
 }
 
 int stats_tell_pause(struct core_conn *c, bool on, const char *by, struct err *e)
