@@ -105,8 +105,10 @@
 #define TRUST_EXTRA_MAX	 (64u << 10) /* of those that the host's administrator added */
 
 /* HTTP (src/http); what a head may hold is said by who reads it (struct http_limits). */
-#define HTTP_EXT_MAX 1024u	 /* what follows the size of a chunk, and is dropped */
-#define WS_PIECE_MAX (16u << 10) /* of a message that is reported as it comes */
+#define HTTP_EXT_MAX	     1024u	 /* what follows the size of a chunk, and is dropped */
+#define WS_PIECE_MAX	     (16u << 10) /* of a message that is reported as it comes */
+#define MULTIPART_HEAD_MAX   (16u << 10) /* of one part of a form */
+#define MULTIPART_FIELDS_MAX 16u
 
 /* The door (src/door). */
 #define DOOR_CONNS_MAX	  1024u	      /* at once, unless --net-conns says less */
