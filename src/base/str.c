@@ -30,7 +30,7 @@ static bool is_digit(char c)
 	return c >= '0' && c <= '9';
 }
 
-bool str_is_name(const char *s, size_t max)
+bool str_is_plain_name(const char *s, size_t max)
 {
 	size_t n = strlen(s);
 
@@ -40,6 +40,31 @@ bool str_is_name(const char *s, size_t max)
 		if (!(s[i] >= 'a' && s[i] <= 'z') && !is_digit(s[i]) && s[i] != '-')
 			return false;
 	return true;
+}
+
+static size_t hex_digits(const char *s)
+{
+	return strspn(s, "0123456789abcdef");
+}
+
+bool str_is_key_id(const char *s)
+{
+	return strlen(s) == STR_NAMESPACE - 1 && hex_digits(s) == STR_NAMESPACE - 1;
+}
+
+const char *str_plain_name(const char *name)
+{
+	bool has = hex_digits(name) == STR_NAMESPACE - 1 && name[STR_NAMESPACE - 1] == '_';
+
+	return has ? name + STR_NAMESPACE : name;
+}
+
+bool str_is_name(const char *s, size_t max)
+{
+	const char *plain = str_plain_name(s);
+	size_t before = (size_t)(plain - s);
+
+	return before <= max && str_is_plain_name(plain, max - before);
 }
 
 bool str_is_shell_name(const char *s)

@@ -12,8 +12,17 @@ bool str_copy(char *dst, size_t size, const char *src);
 
 bool str_starts(const char *s, const char *prefix);
 
-/* Lower-case letters, digits and inner dashes, 1 to max bytes: box, workspace, image, prefix. */
+/* Lower-case letters, digits and inner dashes, 1 to max bytes: what may be given as a name. */
+bool str_is_plain_name(const char *s, size_t max);
+
+/* The same, or what an API key made: before its name stands a namespace, 8 hex digits and '_',
+ * which max counts too. Box, workspace, snapshot, prefix. */
+enum { STR_NAMESPACE = 9 };
 bool str_is_name(const char *s, size_t max);
+/* What follows the namespace; all of a name that has none. */
+const char *str_plain_name(const char *name);
+/* 8 lower-case hex digits and no more. */
+bool str_is_key_id(const char *s);
 
 /* Of a box's persistent shell: letters, digits, dots, underscores and dashes, the first a letter or
  * a digit, 1 to SHELL_NAME_MAX bytes; so also a UUID. The rule as a sentence, for printf. */

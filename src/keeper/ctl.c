@@ -131,13 +131,13 @@ static void on_info(struct keeper *k, uint32_t id, bool is_json)
 	struct ctl_text t;
 
 	text_begin(&t, is_json);
-	put_str(&t, "name", s->name);
+	put_str(&t, "name", str_plain_name(s->name));
 	put_str(&t, "image", s->image);
 	put_str(&t, "wall", s->wall);
 	put_str(&t, "storage", k->storage);
 	/* Where a directory of the host is there is none of the box's business. */
 	put_str(&t, "workspace",
-		s->workspace				? s->workspace
+		s->workspace				? str_plain_name(s->workspace)
 		: s->workspace_dir && s->workspace_copy ? "a copy of a host directory"
 		: s->workspace_dir			? "a host directory"
 							: NULL);
@@ -246,7 +246,7 @@ static void on_saved(struct keeper *k, const struct saver_answer *a)
 		return;
 	}
 	text_begin(&t, c->pending_json);
-	put_str(&t, "name", a->name);
+	put_str(&t, "name", str_plain_name(a->name));
 	put_u64(&t, "frozen_us", a->frozen_us);
 	put_u64(&t, "total_us", a->total_us);
 	put_u64(&t, "snapshots_left", a->left);

@@ -385,7 +385,7 @@ static int configure_wall(struct keeper_life *l, struct ready *r, int init_fd, s
 	l->host.ids = &l->ids;
 	l->host.cgroup = &l->cgroup;
 	r->config = (struct wall_config){
-		.name = l->config.spec.name,
+		.name = str_plain_name(l->config.spec.name),
 		.layer = &l->volume,
 		.box_dir = r->box_dir,
 		.lowers = l->config.lowers,

@@ -30,7 +30,7 @@ int wire_ctl_verb_find(const char *name)
 
 bool wire_ctl_is_name(const char *name)
 {
-	return str_is_name(name, CTL_NAME_MAX);
+	return str_is_plain_name(name, CTL_NAME_MAX);
 }
 
 static int bad_line(struct err *e)

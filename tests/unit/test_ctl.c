@@ -78,6 +78,7 @@ TEST(anything_else_is_refused)
 		"snapshot -a",
 		"snapshot a-",
 		"snapshot A",
+		"snapshot deadbeef_a", /* another namespace */
 		"snapshot a\tb",
 		"snapshot a\rb",
 		"snapshot \xc3\xa9",

@@ -16,6 +16,7 @@ TEST(it_is_the_boxs_name_and_its_own)
 {
 	check("dev", "before", "dev-before");
 	check("a", "b", "a-b");
+	check("deadbeef_dev", "before", "deadbeef_dev-before");
 }
 
 /* A long name of a box is cut, and never ends with a dash there. */
@@ -34,6 +35,23 @@ TEST(it_fits)
 			CHECK(str_is_name(got, BOX_NAME_MAX));
 			CHECK_STR(got + strlen(got) - CTL_NAME_MAX, name);
 			box[dash] = 'b';
+		}
+	}
+}
+
+/* However long the names are, what a key's box makes stays in that key's namespace. */
+TEST(it_stays_in_its_namespace)
+{
+	char box[BOX_NAME_MAX + 1] = "deadbeef_", name[CTL_NAME_MAX + 1], got[BOX_NAME_MAX + 1];
+
+	for (size_t n = STR_NAMESPACE + 1; n <= BOX_NAME_MAX; n++) {
+		memset(box + STR_NAMESPACE, 'b', n - STR_NAMESPACE);
+		box[n] = 0;
+		for (size_t k = 1; k <= CTL_NAME_MAX; k++) {
+			memset(name, 'n', k);
+			name[k] = 0;
+			snapshot_inside_name(box, name, got);
+			CHECK(str_is_name(got, BOX_NAME_MAX) && str_starts(got, "deadbeef_b"));
 		}
 	}
 }

@@ -30,6 +30,29 @@ TEST(names)
 	CHECK(!str_is_name("abcd", 3));
 }
 
+TEST(names_in_a_namespace)
+{
+	static const char *const good[] = {"0a1b2c3d_x", "00000000_0", "deadbeef_a-b"};
+	static const char *const bad[] = {
+		"deadbeef_",  "deadbeef_-a", "deadbee_a", "deadbeef0_a", "DEADBEEF_a",
+		"deadbeef.a", "deadbeeg_a",  "_a",	  "deadbeef__a", "deadbeef_deadbeef_a"};
+
+	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+		CHECK(str_is_name(good[i], 63) && !str_is_plain_name(good[i], 63));
+		CHECK_STR(str_plain_name(good[i]), good[i] + 9);
+		CHECK(str_is_plain_name(good[i] + 9, 63));
+	}
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		CHECK(!str_is_name(bad[i], 63));
+	CHECK_STR(str_plain_name("deadbeef"), "deadbeef");
+	CHECK_STR(str_plain_name("deadbeef-a"), "deadbeef-a");
+	CHECK(str_is_name("deadbeef_abc", 12) && !str_is_name("deadbeef_abc", 11));
+	CHECK(!str_is_name("deadbeef_a", 9) && !str_is_name("deadbeef_a", 3));
+	CHECK(str_is_key_id("deadbeef") && str_is_key_id("01234567"));
+	CHECK(!str_is_key_id("") && !str_is_key_id("deadbee") && !str_is_key_id("deadbeef0") &&
+	      !str_is_key_id("DEADBEEF"));
+}
+
 TEST(env_names)
 {
 	CHECK(str_is_shell_name("default") && str_is_shell_name("A.b_c-1"));
