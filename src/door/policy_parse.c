@@ -18,7 +18,7 @@
 enum { ASK_MS_MAX = 24 * 3600 * 1000, KEYS_MAX = 24, METHOD_MAX = 32 };
 
 /* read is for what is special; read_at for a value that only has to be put into its place. */
-struct key {
+struct policy_key {
 	const char *name;
 	int (*read)(struct policy_reading *x, struct entry *r, const struct policy_node *v);
 	int (*read_at)(struct policy_reading *x, const struct policy_node *v, void *at);
@@ -65,14 +65,14 @@ int reading_text(struct policy_reading *x, const struct policy_node *v, const ch
 }
 
 static int read_map(struct policy_reading *x, struct entry *r, const struct policy_node *map,
-		    const struct key *keys)
+		    const struct policy_key *keys)
 {
 	const char *names[KEYS_MAX + 1] = {NULL};
 
 	for (size_t i = 0; keys[i].name; i++)
 		names[i] = keys[i].name;
 	for (const struct policy_node *v = map->first; v; v = v->next) {
-		const struct key *k = keys;
+		const struct policy_key *k = keys;
 		int rc;
 
 		while (k->name && strcmp(k->name, v->key) != 0)
@@ -423,7 +423,7 @@ static int read_tls(struct policy_reading *x, struct entry *r, const struct poli
 
 #define AT(how, name) .read_at = how, .at = offsetof(struct entry, name)
 
-static const struct key rule_keys[] = {
+static const struct policy_key rule_keys[] = {
 	{"name", .read = read_name},
 	{"allow", .read = read_hosts},
 	{"ask", .read = read_hosts},
@@ -617,7 +617,7 @@ static int read_all_rules(struct policy_reading *x, const struct policy_node *ro
 	return rc < 0 ? rc : check_names(x);
 }
 
-static const struct key top_keys[] = {
+static const struct policy_key top_keys[] = {
 	{"version", .read = read_version},
 	{"connections", .read = read_connections},
 	{"bytes", .read_at = read_size, .at = offsetof(struct policy, limits.bytes)},

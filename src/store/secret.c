@@ -5,6 +5,7 @@
 #include "base/limits.h"
 #include "base/locked.h"
 #include "base/str.h"
+#include "store/key.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -29,7 +30,8 @@ const char *secret_source_name(enum secret_source source)
 
 bool secret_is_name(const char *name)
 {
-	return str_is_env_name(name) && strlen(name) <= SECRET_NAME_MAX;
+	return strlen(name) <= SECRET_NAME_MAX &&
+	       str_is_env_name(key_name_plain(KEY_OF_SECRET, name));
 }
 
 static int check_name(const char *name, struct err *e)

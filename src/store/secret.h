@@ -20,7 +20,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SECRET_NAME_MAX	    64u /* [A-Za-z_][A-Za-z0-9_]* */
+/* [A-Za-z_][A-Za-z0-9_]*, and before one that is for the boxes of an API key its id and a dot
+ * (key_name_in), which count. A policy has no way to say the dot. */
+#define SECRET_NAME_MAX	    64u
 #define SECRET_CACHE_MAX_MS 86400000u
 
 enum secret_source { SECRET_VALUE, SECRET_FILE, SECRET_COMMAND };

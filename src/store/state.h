@@ -7,6 +7,8 @@
  *	  layers/<id>/	  rootfs/
  *	  blobs/<sha256>  see blobs.h
  *	  workspaces/<name>/
+ *	  secrets/	  see secret.h
+ *	  keys/		  see key.h
  *	  walls/	  see walls.h
  *	  cove.db	  the catalogue, derived from all these; see db/db.h
  *	runtime		$COVE_HOME/run if COVE_HOME is set, else /run/cove or $XDG_RUNTIME_DIR/cove

@@ -40,6 +40,33 @@ TEST(a_value_comes_back_as_it_was)
 	locked_free(t.data);
 }
 
+/* What is for the boxes of an API key is a file of its own beside the operator's. */
+TEST(one_of_a_key_is_another)
+{
+	static const char *const bad[] = {"deadbeef.",	"deadbee.KEY",	 "deadbeef0.KEY",
+					  ".KEY",	"deadbeef/KEY",	 "DEADBEEF.KEY",
+					  "deadbeef.1", "deadbeef..KEY", "deadbeef.a.b"};
+	struct secret_info *list;
+	struct secret_text t;
+	size_t count;
+
+	home_open(&st);
+	CHECK_EQ(set("KEY", "mine"), 0);
+	CHECK_EQ(set("deadbeef.KEY", "theirs"), 0);
+	CHECK_EQ(secret_read(&st, "deadbeef.KEY", &t, &e), 0);
+	CHECK_STR(t.data, "theirs");
+	locked_free(t.data);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		CHECK_EQ(set(bad[i], "x"), -EINVAL);
+	CHECK_EQ(secret_list(&st, &list, &count, &e), 0);
+	CHECK_EQ(count, 2);
+	free(list);
+	CHECK_EQ(secret_remove(&st, "KEY", &e), 0);
+	CHECK_EQ(secret_read(&st, "KEY", &t, &e), -ENOENT);
+	CHECK_EQ(secret_read(&st, "deadbeef.KEY", &t, &e), 0);
+	locked_free(t.data);
+}
+
 TEST(a_command_says_how_long_its_output_is_kept)
 {
 	struct secret_text t;
