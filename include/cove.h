@@ -141,6 +141,14 @@ struct cove_box_options {
 	 * 10 unless said otherwise), with commas between. NULL: nothing, and nothing of it is
 	 * there. */
 	const char *ctl;
+
+	/* The API key whose it is, by its id (cove_keys); NULL: the operator's. Its name, and that
+	 * of a named workspace, begin with the id and '_'; a policy's `secret.NAME` is the secret
+	 * ID.NAME then, and never one of the operator's. */
+	const char *owner;
+	/* Directories of this host, absolute and without links, NULL-terminated: what mounts and a
+	 * workspace show must be one of them or below one, links followed. NULL: anything. */
+	const char *const *mount_roots;
 };
 #define COVE_UNLIMITED UINT64_MAX
 #define COVE_UNKNOWN   UINT64_MAX /* in a result: it is not counted here */
@@ -190,6 +198,7 @@ struct cove_box_info {
 	int64_t keeper_pid;
 	/* It runs with an init from before a mend that matters: stop and start it. */
 	bool outdated;
+	char owner[16]; /* id of the API key whose it is; empty: the operator's */
 };
 /* Returns the count; free with free(). */
 COVE_API int cove_list(struct cove *cove, struct cove_box_info **ret, struct cove_error *err);
@@ -419,6 +428,9 @@ COVE_API int cove_events(struct cove *cove, const char *box, bool follow, cove_o
  * messages. Also checked: that every secret it names is there. */
 COVE_API int cove_policy_check(struct cove *cove, const char *name, const char *text, size_t len,
 			       struct cove_error *err);
+/* The same for a box of an API key (its id): the secrets are those of its namespace. */
+COVE_API int cove_policy_check_of(struct cove *cove, const char *owner, const char *name,
+				  const char *text, size_t len, struct cove_error *err);
 /* The same of a file; "-" is stdin. on_warning (may be NULL) hears what is in order and still worth
  * a thought, one sentence at a time. */
 typedef void cove_on_warning(void *arg, const char *text);
@@ -503,8 +515,8 @@ struct cove_answer {
 COVE_API int cove_answer(struct cove *cove, const char *box, const struct cove_answer *answer,
 			 cove_on_ask *on_scope, void *arg, struct cove_error *err);
 
-/* Credentials, by name. source: "value" (data is the value), "file" or "command" (data is the path
- * or the line). The value is never shown again. */
+/* Credentials, by name; ID.NAME is one for the boxes of that API key. source: "value" (data is the
+ * value), "file" or "command" (data is the path or the line). The value is never shown again. */
 COVE_API int cove_secret_set(struct cove *cove, const char *name, const char *source,
 			     const void *data, size_t len, struct cove_error *err);
 /* From a command, as with the source "command"; doors keep its output for cache_ms (0: not; at most
@@ -842,6 +854,7 @@ struct cove_build_options {
 	int cancel_fd; /* above 0: when it can be read the build ends (COVE_INTERRUPTED) */
 	void (*on_event)(void *arg, const struct cove_build_event *event);
 	void *arg;
+	const char *owner; /* of each RUN's box, as of a box; NULL: the operator */
 };
 struct cove_build_result {
 	char name[256], id[65];
@@ -1045,6 +1058,10 @@ struct cove_fork_options {
 	uint64_t count;	    /* 0: one */
 	bool no_freeze;
 	int cancel_fd; /* above 0: when it can be read, all ends and none is left */
+	/* The API key whose they are, by its id. NULL: what the source is of stays its own, be it a
+	 * key's or the operator's. What is of one key is never another's (COVE_DENIED): a fork has
+	 * the policy of what it came from, and with that its secrets. */
+	const char *owner;
 };
 /* The count; *ret are their names, free with free(). */
 COVE_API int cove_fork(struct cove *cove, const char *source,
@@ -1074,7 +1091,8 @@ struct cove_backed_up {
 		left_out; /* of boxes: sockets, devices, files of holes beyond what ext4 can hold */
 };
 /* Images, layers, blobs, snapshots, boxes, workspaces and policies in one file, which is whole or
- * absent. A running box is frozen while it is copied. Not in it: secrets, logs, the audit log. */
+ * absent. A running box is frozen while it is copied. Not in it: secrets, API keys, logs, the audit
+ * log. */
 COVE_API int cove_system_backup(struct cove *cove, const char *path,
 				const struct cove_backup_options *options,
 				struct cove_backed_up *ret, struct cove_error *err);

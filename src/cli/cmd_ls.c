@@ -24,8 +24,9 @@ static void row(struct table *t, const void *item)
 #define A(name) FIELD_ALWAYS(cove_box_info, name)
 #define K(name) FIELD_KNOWN(cove_box_info, name)
 static const struct wire_named_field fields[] = {
-	A(name), A(state), A(outdated), A(image), K(workspace), K(session), A(persistence),
-	K(created_ms), K(started_ms), K(ended_ms), K(cause), K(by), K(keeper_pid), {0}};
+	A(name), A(state), A(outdated), A(image), K(workspace), K(session), K(owner),
+	A(persistence), K(created_ms), K(started_ms), K(ended_ms),
+	K(cause), K(by), K(keeper_pid), {0}};
 /* clang-format on */
 
 /* A person hears of an old init what to do; who reads JSON has the field. */

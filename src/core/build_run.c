@@ -100,12 +100,14 @@ static int make_box(struct run_box *b, struct err *e)
 		.best_effort = o->best_effort,
 		.net = closed ? "closed" : o->net,
 		.wall = o->wall,
+		.owner = o->owner,
 	};
 	struct core_spec s;
 	int r;
 
 	rand_hex(hex, 4);
-	snprintf(b->name, sizeof(b->name), "build-%s", hex);
+	snprintf(b->name, sizeof(b->name), "%.8s%sbuild-%s", o->owner ? o->owner : "",
+		 o->owner ? "_" : "", hex);
 	r = core_spec_init(&s, &box, NULL, NULL, e);
 	if (r < 0)
 		return r;

@@ -1,4 +1,4 @@
-/* A box's policy as libcove keeps it; see door.c. */
+/* A box's policy as libcove keeps it: policy.c, door.c and network.c. */
 #pragma once
 
 #include "core/core.h"
@@ -12,8 +12,10 @@ struct net_choice {
 	size_t len;
 };
 
-/* net NULL: the default. A file is read, and checked by the door's own reader. */
-int net_choose(struct cove *cove, const char *net, struct net_choice *ret, struct err *e);
+/* net NULL: the default. A file is read, and checked by the door's own reader: for a box of owner,
+ * which has no secrets but its own. */
+int net_choose(struct cove *cove, const char *net, const char *owner, struct net_choice *ret,
+	       struct err *e);
 void net_choice_done(struct net_choice *c);
 
 /* Runs cove-door: what it printed on `stream` (owned), and its exit status as child_wait has it. */
@@ -41,7 +43,7 @@ int network_choose(struct cove *cove, struct core_spec *s, const struct cove_box
 /* Into the directory of a box just made. */
 int network_write(struct cove *cove, const struct core_spec *s, int box_fd, struct err *e);
 /* Before a box is started again: is its policy still good? A secret that it names may be gone. */
-int network_check(struct cove *cove, const char *name, int box_fd, struct err *e);
+int network_check(struct cove *cove, const struct spec *box, int box_fd, struct err *e);
 /* ERR_CONFLICT and the remedy where a box has not the network that was asked for. */
 int network_agrees(struct cove *cove, const struct spec *have, const struct cove_box_options *o,
 		   struct err *e);

@@ -89,13 +89,27 @@ static uint64_t fork_time_ms(struct cove *cove, const struct snapshot *sn)
 	return at;
 }
 
-/* What it is, from the snapshot's spec. All texts are of *sn, *text or *s. */
+/* What is of an API key stays so, with all that comes of it: its policy is the key's word, and the
+ * secrets that this names must never be another's. What is the operator's may be given away. */
+static int choose_owner(struct spec *spec, const char *source, const char *owner, struct err *e)
+{
+	if (spec->owner && owner && strcmp(spec->owner, owner) != 0)
+		return err_set(e, ERR_DENIED, EACCES,
+			       "'%.64s' is of the API key %s: what comes of it stays its own",
+			       source, spec->owner);
+	spec->owner = spec->owner ? spec->owner : owner;
+	return 0;
+}
+
+/* What it is, from the snapshot's spec. All texts are of *sn, *text, *s or owner. */
 static int fork_spec(struct cove *cove, const struct snapshot *sn, const char *name,
-		     struct core_spec *s, char **text, struct err *e)
+		     const char *owner, struct core_spec *s, char **text, struct err *e)
 {
 	struct spec *spec = &s->spec;
 	int r = snapshot_spec(sn, spec, text, e);
 
+	if (r == 0)
+		r = choose_owner(spec, sn->transient ? sn->box : sn->name, owner, e);
 	if (r < 0)
 		return r;
 	str_copy(s->name, sizeof(s->name), name);
@@ -125,13 +139,15 @@ static int fork_spec(struct cove *cove, const struct snapshot *sn, const char *n
 	return spec_check(spec, e);
 }
 
-static int fork_one(struct cove *cove, const struct snapshot *sn, const char *name, struct err *e)
+static int fork_one(struct cove *cove, const struct snapshot *sn, const char *name,
+		    const char *owner, struct err *e)
 {
 	struct cove_box_options o = {.size = sizeof(o), .name = name};
 	autofree struct core_spec *s = calloc(1, sizeof(*s));
 	autofree char *text = NULL;
 	struct core_conn *conn = NULL;
-	int r = s ? fork_spec(cove, sn, name, s, &text, e) : err_errno(e, ENOMEM, "make a fork");
+	int r = s ? fork_spec(cove, sn, name, owner, s, &text, e)
+		  : err_errno(e, ENOMEM, "make a fork");
 
 	if (!s)
 		return r;
@@ -166,19 +182,30 @@ static int check_options(const struct cove_fork_options *o, struct err *e)
 	return r;
 }
 
+/* In the namespace of the owner; without one that of the source, whose it then is. */
+static void name_fresh(char ret[64], const char *source, const char *owner)
+{
+	char token[9];
+
+	rand_hex(token, 4);
+	if (owner)
+		snprintf(ret, 64, "%.8s_%.*s-%s", owner, SOURCE_PART - STR_NAMESPACE,
+			 str_plain_name(source), token);
+	else
+		snprintf(ret, 64, "%.*s-%s", SOURCE_PART, source, token);
+}
+
 static void name_fork(char ret[64], const struct cove_fork_options *o, const char *source,
 		      uint64_t i)
 {
 	const char *plain = strchr(source, ':') ? strchr(source, ':') + 1 : source;
-	char token[9];
 
-	rand_hex(token, 4);
 	if (o->name)
 		str_copy(ret, 64, o->name);
 	else if (o->prefix)
 		snprintf(ret, 64, "%s-%llu", o->prefix, (unsigned long long)i + 1);
 	else
-		snprintf(ret, 64, "%.*s-%s", SOURCE_PART, plain, token);
+		name_fresh(ret, plain, o->owner);
 }
 
 static int fork_all(struct cove *cove, const char *source, const struct cove_fork_options *o,
@@ -195,7 +222,7 @@ static int fork_all(struct cove *cove, const char *source, const struct cove_for
 				break;
 			}
 			name_fork(names[i], o, source, i);
-			r = fork_one(cove, &sn, names[i], e);
+			r = fork_one(cove, &sn, names[i], o->owner, e);
 			if (r != -EEXIST || o->name || o->prefix)
 				break;
 		}

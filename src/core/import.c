@@ -89,7 +89,8 @@ static int tame_spec(struct restore *s, struct snapshot *sn, struct buf *ret)
 			     : err_errno(s->e, ENOMEM, "import a snapshot");
 
 	if (r == 0) {
-		struct spec own = {.name = spec->name,
+		/* Nor is it a box of an API key of that other machine. */
+		struct spec own = {.name = str_plain_name(spec->name),
 				   .image = spec->image,
 				   .wall = WALL_DEFAULT,
 				   .base_user = spec->base_user,

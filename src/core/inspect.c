@@ -68,7 +68,7 @@ static void put_mounts(struct json *j, const struct spec *s)
 /* clang-format off */
 #define S(name) FIELD_ALWAYS(spec, name)
 static const struct wire_named_field spec_names[] = {
-	S(name), S(image), S(wall), S(session), S(workspace), S(workspace_dir), {0}};
+	S(name), S(owner), S(image), S(wall), S(session), S(workspace), S(workspace_dir), {0}};
 static const struct wire_named_field spec_use[] = {
 	S(one_shot), S(user), S(cwd), S(timeout_ms), {0}};
 static const struct wire_named_field record_fields[] = {

@@ -33,6 +33,8 @@ static void fill_info(struct cove_box_info *i, const struct record *r)
 	str_copy(i->persistence, sizeof(i->persistence), persistence_name(s->persistence));
 	if (s->session)
 		str_copy(i->session, sizeof(i->session), s->session);
+	if (s->owner)
+		str_copy(i->owner, sizeof(i->owner), s->owner);
 	i->created_ms = s->created_ms;
 	i->started_ms = r->started_ms;
 	i->ended_ms = r->ended_ms;

@@ -50,7 +50,7 @@ int network_choose(struct cove *cove, struct core_spec *s, const struct cove_box
 
 	if (s->net[0])
 		return 0;
-	r = net_choose(cove, o->net, &choice, e);
+	r = net_choose(cove, o->net, s->spec.owner, &choice, e);
 	if (r < 0)
 		return r;
 	if (has_rules && net_is_closed(choice.policy)) {
@@ -105,8 +105,9 @@ int network_write(struct cove *cove, const struct core_spec *s, int box_fd, stru
 
 /* ---- a box that is there already ---- */
 
-int network_check(struct cove *cove, const char *name, int box_fd, struct err *e)
+int network_check(struct cove *cove, const struct spec *box, int box_fd, struct err *e)
 {
+	const char *name = box->name;
 	struct net_choice choice;
 	char path[BOX_PATH_MAX];
 	int r;
@@ -114,7 +115,7 @@ int network_check(struct cove *cove, const char *name, int box_fd, struct err *e
 	if (faccessat(box_fd, NET_POLICY_FILE, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT ? 0 : err_errno(e, errno, "find the policy of '%s'", name);
 	snprintf(path, sizeof(path), "%s/boxes/%s/" NET_POLICY_FILE, cove->state.home, name);
-	r = net_choose(cove, path, &choice, e);
+	r = net_choose(cove, path, box->owner, &choice, e);
 	if (r == 0)
 		net_choice_done(&choice);
 	return r;
@@ -128,7 +129,7 @@ static int is_policy(struct cove *cove, const struct spec *have, int box_fd, con
 	autofree char *text = NULL;
 	struct net_choice choice;
 	size_t len = 0;
-	int r = net_choose(cove, net, &choice, e);
+	int r = net_choose(cove, net, have->owner, &choice, e);
 
 	if (r < 0)
 		return r;

@@ -37,15 +37,16 @@ static const char *const animals[] = {
 	"owl",	  "panda", "raven", "robin", "seal",  "stork", "swan",	"wren",
 };
 
-static void fresh_name(char ret[BOX_NAME_MAX + 1])
+/* Of a box of an API key (owner) in its namespace. */
+static void fresh_name(const char *owner, char ret[BOX_NAME_MAX + 1])
 {
 	uint8_t pick[2];
 	char hex[5];
 
 	rand_bytes(pick, sizeof(pick));
 	rand_hex(hex, 2);
-	snprintf(ret, BOX_NAME_MAX + 1, "%s-%s-%s", adjectives[pick[0] % 32], animals[pick[1] % 32],
-		 hex);
+	snprintf(ret, BOX_NAME_MAX + 1, "%.8s%s%s-%s-%s", owner ? owner : "", owner ? "_" : "",
+		 adjectives[pick[0] % 32], animals[pick[1] % 32], hex);
 }
 
 static int add_list(const char *const *given, const char **ret, size_t *ret_count, size_t max,
@@ -84,9 +85,24 @@ static int note_owner(struct core_spec *s, const char *path, const char **ret, s
 	return r;
 }
 
+/* Of a caller who may give some directories only. What is looked at is the path without links that
+ * is kept and opened later: who asked before may have seen another one. */
+static int check_root(const char *real, const char *const *roots, struct err *e)
+{
+	if (!roots)
+		return 0;
+	for (; *roots; roots++)
+		if (path_is_within(real, *roots))
+			return 0;
+	return err_set(e, ERR_DENIED, EACCES,
+		       "'%.140s' is not below a directory of this host that may be given to a box",
+		       real);
+}
+
 /* Links in a source are followed now, as its user means them, and never again: whoever may write to
  * a part of the path could lead a later start elsewhere. */
-static int resolve_source(struct core_spec *s, struct spec_mount *m, struct err *e)
+static int resolve_source(struct core_spec *s, struct spec_mount *m, const char *const *roots,
+			  struct err *e)
 {
 	char *real;
 	int r;
@@ -97,14 +113,17 @@ static int resolve_source(struct core_spec *s, struct spec_mount *m, struct err 
 	if (!real)
 		return err_errno(e, errno, "mount source '%.140s'", m->src);
 	r = keep(s, real, e);
+	if (r == 0)
+		r = check_root(real, roots, e);
 	if (r < 0)
 		return r;
 	m->src = real;
 	return note_owner(s, real, &m->owner, e);
 }
 
-static int add_mounts(struct core_spec *s, const char *const *given, struct err *e)
+static int add_mounts(struct core_spec *s, const struct cove_box_options *o, struct err *e)
 {
+	const char *const *given = o->mounts;
 	struct spec *spec = &s->spec;
 	int r;
 
@@ -115,7 +134,7 @@ static int add_mounts(struct core_spec *s, const char *const *given, struct err 
 		if (r == 0)
 			r = spec_mount_parse(&spec->mounts[i], s->text[s->text_count - 1], e);
 		if (r == 0)
-			r = resolve_source(s, &spec->mounts[i], e);
+			r = resolve_source(s, &spec->mounts[i], o->mount_roots, e);
 		if (r < 0)
 			return r;
 		spec->mount_count = i + 1;
@@ -124,8 +143,9 @@ static int add_mounts(struct core_spec *s, const char *const *given, struct err 
 }
 
 /* A name, or a host directory, which must be there: a typing error should not make one. */
-static int set_workspace(struct core_spec *s, const char *given, struct err *e)
+static int set_workspace(struct core_spec *s, const struct cove_box_options *o, struct err *e)
 {
+	const char *given = o->workspace;
 	struct stat st;
 	char *path;
 	int r;
@@ -141,6 +161,8 @@ static int set_workspace(struct core_spec *s, const char *given, struct err *e)
 		return err_errno(e, errno, "workspace directory '%s' (make it first: mkdir -p)",
 				 given);
 	r = keep(s, path, e);
+	if (r == 0)
+		r = check_root(path, o->mount_roots, e);
 	if (r < 0)
 		return r;
 	if (stat(path, &st) < 0 || !S_ISDIR(st.st_mode))
@@ -224,7 +246,7 @@ int core_spec_init(struct core_spec *ret, const struct cove_box_options *o, cons
 	if (name)
 		str_copy(ret->name, sizeof(ret->name), name);
 	else if (!o->name)
-		fresh_name(ret->name);
+		fresh_name(o->owner, ret->name);
 	else if (!str_copy(ret->name, sizeof(ret->name), o->name))
 		return err_set(e, ERR_INVALID, EINVAL, "a box name has at most %u bytes",
 			       BOX_NAME_MAX);
@@ -248,6 +270,7 @@ int core_spec_init(struct core_spec *ret, const struct cove_box_options *o, cons
 	spec->user = o->user;
 	spec->cwd = o->cwd;
 	spec->session = session;
+	spec->owner = o->owner;
 	spec->one_shot = o->one_shot;
 	spec->best_effort = o->best_effort;
 	spec->strict = o->strict;
@@ -259,7 +282,7 @@ int core_spec_init(struct core_spec *ret, const struct cove_box_options *o, cons
 	spec->timeout_ms = o->timeout_ms;
 	spec->created_ms = clock_wall_ms();
 	set_limits(spec, o);
-	r = set_workspace(ret, o->workspace, e);
+	r = set_workspace(ret, o, e);
 	if (r == 0)
 		r = set_persistence(spec, o->persistence, e);
 	if (r == 0)
@@ -270,7 +293,7 @@ int core_spec_init(struct core_spec *ret, const struct cove_box_options *o, cons
 		r = add_list(o->labels, spec->labels, &spec->label_count, SPEC_LABEL_MAX, "labels",
 			     e);
 	if (r == 0)
-		r = add_mounts(ret, o->mounts, e);
+		r = add_mounts(ret, o, e);
 	if (r == 0 && session && !spec->workspace && !spec->workspace_dir)
 		spec->workspace = ret->name;
 	if (r == 0)

@@ -116,7 +116,7 @@ static void up_spawn(struct core_up *u)
 		if (r == 0)
 			r = wall_check(u->cove, record.spec.wall, &e);
 		if (r == 0)
-			r = network_check(u->cove, u->name, u->box_fd, &e);
+			r = network_check(u->cove, &record.spec, u->box_fd, &e);
 		if (r == 0)
 			r = life_spawn(u->cove, u->ev,
 				       &(struct life_start){.spec = &record.spec,

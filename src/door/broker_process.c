@@ -21,6 +21,7 @@
 #include "base/lines.h"
 #include "base/list.h"
 #include "base/locked.h"
+#include "base/str.h"
 #include "door/broker_wire.h"
 #include "door/config.h"
 #include "door/fold.h"
@@ -31,6 +32,7 @@
 #include "ev/ev.h"
 #include "store/audit.h"
 #include "store/audit_row.h"
+#include "store/key.h"
 #include "store/net.h"
 #include "store/secret.h"
 #include "store/state.h"
@@ -429,10 +431,24 @@ static void provide_from_file(struct process *p, uint32_t id, const char *name, 
 	locked_free(value);
 }
 
+/* A secret that the box's policy names. The box of an API key has those in the key's namespace, and
+ * the operator's never. */
+static int find_secret(struct process *p, const char *name, char ret[KEY_NAME_SIZE],
+		       struct secret_text *ret_text, struct err *e)
+{
+	const char *owner = p->config->owner;
+	int r = owner ? key_name_in(owner, KEY_OF_SECRET, name, ret, e) : 0;
+
+	if (!owner)
+		str_copy(ret, KEY_NAME_SIZE, name);
+	return r < 0 ? r : secret_read(&p->st, ret, ret_text, e);
+}
+
 static void say_secret(struct process *p, uint32_t id, const char *name)
 {
 	struct err e;
 	const struct policy *policy = current_policy(p, &e);
+	char full[KEY_NAME_SIZE];
 	const struct kept_value *kept;
 	struct secret_text t = {0};
 	const char *named;
@@ -446,7 +462,7 @@ static void say_secret(struct process *p, uint32_t id, const char *name)
 		err_set(&e, ERR_DENIED, EACCES, "the policy of box '%s' names no secret '%s'",
 			p->config->box, name);
 	if (is_named)
-		r = secret_read(&p->st, name, &t, &e);
+		r = find_secret(p, name, full, &t, &e);
 	if (r < 0) {
 		kept_drop(&p->kept, name);
 		refuse(p, id, BROKER_SECRET, &e);

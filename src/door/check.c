@@ -3,8 +3,10 @@
 
 #include "base/buf.h"
 #include "base/fd.h"
+#include "base/str.h"
 #include "door/policy_form.h"
 #include "door/presets.h"
+#include "store/key.h"
 #include "store/secret.h"
 
 #include <errno.h>
@@ -15,15 +17,16 @@
 #include <unistd.h>
 
 struct policy_check {
-	const char *home, *name, *file;
+	const char *home, *owner, *name, *file;
 };
 
 static int parse_args(struct policy_check *c, int argc, char **argv)
 {
 	for (int i = 1; i < argc; i++) {
-		const char **value = strcmp(argv[i], "--home") == 0   ? &c->home
-				     : strcmp(argv[i], "--name") == 0 ? &c->name
-								      : NULL;
+		const char **value = strcmp(argv[i], "--home") == 0    ? &c->home
+				     : strcmp(argv[i], "--name") == 0  ? &c->name
+				     : strcmp(argv[i], "--owner") == 0 ? &c->owner
+								       : NULL;
 
 		if (value && i + 1 < argc)
 			*value = argv[++i];
@@ -66,12 +69,14 @@ static int read_text(const struct policy_check *c, struct buf *b, struct err *e)
 	return 0;
 }
 
-/* A missing secret is found here, not when a request would have needed it. */
+/* A missing secret is found here, not when a request would have needed it. Of the policy of an API
+ * key's box it is one in the key's namespace (broker_process.c). */
 static int check_secrets(const struct policy_check *c, const struct policy *p, struct source *src)
 {
 	struct secret_info info;
 	const struct rule *rule;
 	struct state st = {0};
+	char full[KEY_NAME_SIZE];
 	const char *name;
 	int r = 0;
 
@@ -79,12 +84,16 @@ static int check_secrets(const struct policy_check *c, const struct policy *p, s
 		return 0;
 	r = state_open(&st, c->home, false, src->err);
 	for (size_t i = 0; r == 0 && policy_secret(p, i, &name, &rule); i++) {
-		r = secret_find(&st, name, &info, src->err);
+		str_copy(full, sizeof(full), name);
+		if (c->owner)
+			r = key_name_in(c->owner, KEY_OF_SECRET, name, full, src->err);
+		if (r == 0)
+			r = secret_find(&st, full, &info, src->err);
 		if (r == -ENOENT)
 			r = source_error(src, rule->line,
 					 "the rule '%.64s' needs the secret %s, which is not set: "
 					 "cove secret set %s",
-					 rule->name, name, name);
+					 rule->name, name, full);
 	}
 	state_close(&st);
 	return r;
@@ -100,7 +109,8 @@ int check_main(int argc, char **argv)
 	int r;
 
 	if (parse_args(&c, argc, argv) < 0) {
-		fputs("usage: cove-door check [--home DIR] [--name NAME] [FILE|-]\n", stderr);
+		fputs("usage: cove-door check [--home DIR] [--owner KEY] [--name NAME] [FILE|-]\n",
+		      stderr);
 		return 2;
 	}
 	src.name = c.name;

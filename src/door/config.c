@@ -20,6 +20,7 @@ static const struct {
 } fields[] = {
 	{"home", offsetof(struct door_config, home), false},
 	{"box", offsetof(struct door_config, box), false},
+	{"owner", offsetof(struct door_config, owner), false},
 	{"policy", offsetof(struct door_config, policy), false},
 	{"ca", offsetof(struct door_config, ca), false},
 	{"created_ms", offsetof(struct door_config, created_ms), true},

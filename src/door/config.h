@@ -15,6 +15,7 @@ struct door_config {
 	const char *home;	       /* state directory */
 	const char *box;	       /* name */
 	uint64_t created_ms;	       /* of the box: which record */
+	const char *owner;	       /* id of the API key whose it is; NULL: the operator's */
 	const char *policy;	       /* a preset, a list, or "file": boxes/<box>/policy */
 	const char *ca;		       /* its authority, below NET_USED_DIR; NULL: none */
 	uint64_t bytes_max, conns_max; /* 0: the policy's own */

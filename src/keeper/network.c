@@ -185,6 +185,7 @@ int keeper_network_start(struct keeper_life *l, struct err *e)
 		.home = l->st.home,
 		.box = s->name,
 		.created_ms = s->created_ms,
+		.owner = s->owner,
 		.policy = s->net,
 		.ca = l->network.ca,
 		.bytes_max = s->limits[LIMIT_NET_BYTES],

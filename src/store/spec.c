@@ -31,7 +31,7 @@
 #define S(name) FIELD_NAMED(spec, name)
 static const struct wire_named_field fields[] = {
 	S(name), S(image), S(base_user), S(base_cwd), S(wall), S(workspace), S(workspace_dir),
-	S(workspace_owner), S(user), S(cwd), S(session),
+	S(workspace_owner), S(user), S(cwd), S(session), S(owner),
 	S(storage), S(net), S(one_shot), S(best_effort), S(strict), S(trust_dir), S(ptrace),
 	S(workspace_copy), S(from), S(renew), S(ctl),
 	S(timeout_ms),
@@ -446,11 +446,44 @@ static int check_limits(const struct spec *s, struct err *e)
 	return 0;
 }
 
+/* Is it a name in that key's namespace? */
+static bool is_of_key(const char *name, const char *id)
+{
+	return str_plain_name(name) != name && strncmp(name, id, STR_NAMESPACE - 1) == 0;
+}
+
+/* Whose a box is stands in its name as well, and both must agree: whoever finds it by its name then
+ * finds one that has no other's secrets. */
+static int check_owner(const struct spec *s, struct err *e)
+{
+	if (!s->owner && str_plain_name(s->name) != s->name)
+		return err_set(e, ERR_INVALID, EINVAL,
+			       "'%s' is what a box of the API key %.8s is called: choose a name "
+			       "without '_'",
+			       s->name, s->name);
+	if (!s->owner)
+		return 0;
+	if (!str_is_key_id(s->owner))
+		return err_set(e, ERR_INVALID, EINVAL,
+			       "owner '%.40s' is not the id of an API key: 8 hex digits", s->owner);
+	if (!is_of_key(s->name, s->owner))
+		return err_set(e, ERR_INVALID, EINVAL,
+			       "box '%s' is of the API key %s: its name begins with %s_", s->name,
+			       s->owner, s->owner);
+	if (s->workspace && !is_of_key(s->workspace, s->owner))
+		return err_set(e, ERR_DENIED, EACCES,
+			       "box '%s' is of the API key %s, and the workspace '%.64s' is not",
+			       s->name, s->owner, s->workspace);
+	return 0;
+}
+
 static int check_values(const struct spec *s, struct err *e)
 {
 	struct wire_ctl_set ctl;
 	int r = state_check_name("box", s->name, e);
 
+	if (r == 0)
+		r = check_owner(s, e);
 	if (r == 0)
 		r = image_check_name(s->image, e);
 	if (r == 0)

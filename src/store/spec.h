@@ -77,6 +77,7 @@ struct spec {
 	const char *user;    /* NULL: the image's user */
 	const char *cwd;     /* NULL: /workspace, or the user's home */
 	const char *session; /* the caller's own id, or NULL */
+	const char *owner;   /* id of the API key whose it is (key.h); NULL: the operator's */
 	enum persistence persistence;
 	bool one_shot;	     /* removed by its keeper when its first client is gone */
 	uint64_t timeout_ms; /* default for its commands, 0 none */

@@ -35,7 +35,7 @@ static void put_policy(const char *text)
 	CHECK_EQ(fd_write_file(box_fd, NET_POLICY_FILE, text, strlen(text), 0600, false), 0);
 }
 
-static void set_up(void)
+static void set_up_of(const char *owner)
 {
 	home_open(&st);
 	CHECK_EQ(mkdirat(st.boxes_fd, "box", 0700), 0);
@@ -43,9 +43,14 @@ static void set_up(void)
 	CHECK(box_fd >= 0);
 	put_policy(policy_text);
 	config = (struct door_config){
-		.home = home_path, .box = "box", .created_ms = 7, .policy = "file"};
+		.home = home_path, .box = "box", .created_ms = 7, .owner = owner, .policy = "file"};
 	CHECK_EQ(ev_new(&ev), 0);
 	CHECK_EQ(broker_start(&broker, ev, &config, &e), 0);
+}
+
+static void set_up(void)
+{
+	set_up_of(NULL);
 }
 
 static void tear_down(void)
@@ -56,6 +61,7 @@ static void tear_down(void)
 }
 
 #define BROKER_TEST(name) TEST_IN(name, (void), set_up(); body(); tear_down();)
+#define OWNED_TEST(name)  TEST_IN(name, (void), set_up_of("1a2b3c4d"); body(); tear_down();)
 
 struct wish {
 	struct broker_call call;
@@ -169,6 +175,53 @@ BROKER_TEST(only_secrets_that_the_policy_names)
 	CHECK_EQ(w.r, -EACCES);
 	ask(&w, "");
 	CHECK(w.r < 0);
+}
+
+/* The box of an API key: what its policy names is the key's, whatever the operator has. */
+OWNED_TEST(of_a_key_only_its_own_secrets)
+{
+	char path[128];
+	struct wish w;
+
+	set("NAMED", SECRET_VALUE, "the operator's");
+	set("1a2b3c4e.NAMED", SECRET_VALUE, "another key's");
+	ask(&w, "NAMED");
+	CHECK_EQ(w.r, -ENOENT);
+	CHECK(w.call.secret.data == NULL);
+	set("1a2b3c4d.NAMED", SECRET_VALUE, "its own");
+	ask(&w, "NAMED");
+	CHECK(is_value(&w, "its own"));
+	/* A proxy that was taken over asks in every other way. */
+	ask(&w, "1a2b3c4d.NAMED");
+	CHECK_EQ(w.r, -EACCES);
+	ask(&w, "1a2b3c4e.NAMED");
+	CHECK_EQ(w.r, -EACCES);
+	/* What the operator gives it, by a file or a command. */
+	snprintf(path, sizeof(path), "%s/token", home_path);
+	CHECK_EQ(fd_write_file(st.home_fd, "token", "from a file", 11, 0600, false), 0);
+	set("1a2b3c4d.NAMED", SECRET_FILE, path);
+	ask(&w, "NAMED");
+	CHECK(is_value(&w, "from a file"));
+	CHECK_EQ(secret_set_command(&st, "1a2b3c4d.NAMED", "echo from a command", 60000, &e), 0);
+	for (int i = 0; i < 2; i++) {
+		ask(&w, "NAMED");
+		CHECK(is_value(&w, "from a command"));
+	}
+	CHECK_EQ(secret_remove(&st, "1a2b3c4d.NAMED", &e), 0);
+	ask(&w, "NAMED");
+	CHECK_EQ(w.r, -ENOENT);
+}
+
+/* And the operator's own box none of a key. */
+BROKER_TEST(without_a_key_none_of_one)
+{
+	struct wish w;
+
+	set("1a2b3c4d.NAMED", SECRET_VALUE, "a key's");
+	ask(&w, "NAMED");
+	CHECK_EQ(w.r, -ENOENT);
+	ask(&w, "1a2b3c4d.NAMED");
+	CHECK_EQ(w.r, -EACCES);
 }
 
 BROKER_TEST(a_changed_policy_holds_at_once)

@@ -18,6 +18,48 @@ static int parse(const char *text, struct err *e)
 	return r;
 }
 
+TEST(whose_a_box_is_stands_in_its_name)
+{
+	static const struct {
+		const char *name, *owner, *workspace;
+		bool ok;
+	} cases[] = {
+		{"1a2b3c4d_web", "1a2b3c4d", NULL, true},
+		{"1a2b3c4d_web", "1a2b3c4d", "1a2b3c4d_data", true},
+		{"web", NULL, "1a2b3c4d_data", true}, /* the operator looks at it */
+		{"1a2b3c4d_web", NULL, NULL, false},
+		{"1a2b3c4d_web", "1a2b3c4e", NULL, false},
+		{"web", "1a2b3c4d", NULL, false},
+		{"1a2b3c4d", "1a2b3c4d", NULL, false},
+		{"1a2b3c4d_web", "1a2b3c4d", "data", false},
+		{"1a2b3c4d_web", "1a2b3c4d", "1a2b3c4e_data", false},
+		{"1a2b3c4d_web", "1a2b3c4", NULL, false},
+		{"1a2b3c4d_web", "", NULL, false},
+		{"1a2b3c4d_web", "../../..", NULL, false},
+	};
+	struct err e = {0};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct spec s = good(), got;
+		struct buf b;
+		char *text;
+
+		s.name = cases[i].name;
+		s.owner = cases[i].owner;
+		s.workspace = cases[i].workspace;
+		CHECK_EQ(spec_check(&s, &e) == 0, cases[i].ok);
+		buf_init(&b, SPEC_BYTES_MAX);
+		CHECK_EQ(spec_format(&s, &b), 0);
+		text = strdup(buf_cstr(&b));
+		/* No record says otherwise, whoever wrote it. */
+		CHECK_EQ(spec_parse(&got, text, buf_len(&b), &e) == 0, cases[i].ok);
+		if (cases[i].ok && s.owner)
+			CHECK_STR(got.owner, s.owner);
+		free(text);
+		buf_done(&b);
+	}
+}
+
 TEST(everything_comes_back)
 {
 	struct spec s = good(), got;
