@@ -1168,6 +1168,42 @@ struct cove_merge_result {
 COVE_API int cove_merge(struct cove *cove, const struct cove_merge_options *options,
 			struct cove_merge_result *ret, struct cove_error *err);
 
+/* ---- API keys ---- */
+
+struct cove_key_options {
+	size_t size;
+	const char *name;
+	/* Lists, NULL-terminated: "read,run" (cove_key_scope), "mount:/abs" among them. NULL or
+	 * empty: read, run, images, network and secrets. */
+	const char *const *scopes;
+	const char *quotas;	   /* "boxes=20,mem=8g,cpus=0.5,..."; NULL: none */
+	const char *const *mounts; /* directories of this host, NULL-terminated; links followed */
+};
+struct cove_key_made {
+	size_t size;
+	char id[16];
+	char token[96]; /* shown once: only a hash of it is kept */
+};
+/* ret->size is set before; wipe it when the token was passed on. */
+COVE_API int cove_key_create(struct cove *cove, const struct cove_key_options *options,
+			     struct cove_key_made *ret, struct cove_error *err);
+struct cove_key_info {
+	char name[64], id[16];
+	uint64_t created_ms, revoked_ms; /* revoked_ms 0: it is good */
+	bool damaged;			 /* only the id is known, and its token is none any more */
+	char scopes[64];		 /* with commas */
+	/* Quotas; 0: none. */
+	uint64_t boxes, mem_bytes, cpu_milli, disk_bytes, snapshots, images;
+	char mounts[1024]; /* a line each */
+};
+/* Oldest first, those that were revoked among them. Returns the count; free with free(). */
+COVE_API int cove_keys(struct cove *cove, struct cove_key_info **ret, struct cove_error *err);
+/* By name or id: its token is none from now on. What it made stays, and stays its own.
+ * COVE_NOT_FOUND where there is none that is good. */
+COVE_API int cove_key_remove(struct cove *cove, const char *name, struct cove_error *err);
+/* The i-th scope and what it is for; NULL after the last. */
+COVE_API const char *cove_key_scope(size_t i, const char **ret_summary);
+
 /* ---- walls ---- */
 
 struct cove_wall_info {

@@ -99,6 +99,12 @@ _cove()
 		inspect, | rm,* | tag,) _cove_words "$(cove snapshot ls -q 2>/dev/null)" ;;
 		esac
 		;;
+	key)
+		case $(_cove_arg 0),$(_cove_arg 1) in
+		,*) _cove_words 'create ls inspect rm' ;;
+		inspect,* | rm,*) _cove_words "$(cove key ls -q 2>/dev/null)" ;;
+		esac
+		;;
 	rollback)
 		if [[ -z $(_cove_arg 0) ]]; then
 			_cove_words "$(cove ls -q 2>/dev/null)"

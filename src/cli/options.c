@@ -319,6 +319,7 @@ void options_done(struct options *o)
 	free(o->build_args.items);
 	free(o->build_secrets.items);
 	free(o->build_packages.items);
+	free(o->key_scopes.items);
 	free(o->args);
 	*o = (struct options){0};
 }

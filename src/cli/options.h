@@ -13,6 +13,7 @@
 #include "cli/options_build.h"
 #include "cli/options_command.h"
 #include "cli/options_doctor.h"
+#include "cli/options_key.h"
 #include "cli/options_layers.h"
 #include "cli/options_limits.h"
 #include "cli/options_sbx.h"
@@ -113,7 +114,7 @@
 		"append the same events as JSON lines; also $COVE_LOG") \
 	X(HELP, "help", 'h', FLAG, help, NULL, "show this help") \
 	OPTIONS_LIMITS(X) OPTIONS_LAYERS(X) OPTIONS_COMMAND(X) OPTIONS_DOCTOR(X) OPTIONS_SBX(X) \
-	OPTIONS_SYSTEM(X) OPTIONS_BUILD(X) OPTIONS_SNAPSHOT(X)
+	OPTIONS_SYSTEM(X) OPTIONS_BUILD(X) OPTIONS_SNAPSHOT(X) OPTIONS_KEY(X)
 /* clang-format on */
 
 enum opt_id {
@@ -147,9 +148,9 @@ struct options {
 	struct cove_box_options box;
 	const char *log_file, *shell, *prefix, *image_user, *token, *entrypoint;
 	const char *secret_file, *secret_command, *address, *output;
-	const char *format, *image_name, *platform, *ca;
+	const char *format, *image_name, *platform, *ca, *key_quotas;
 	struct opt_list mounts, env, labels, allow, deny, kept;
-	struct opt_list build_args, build_secrets, build_packages;
+	struct opt_list build_args, build_secrets, build_packages, key_scopes;
 	struct options_build build;
 	uint64_t exec_id, grace_ms, for_ms, since_ms, before_ms, wait_ms, max_output, cache_ms,
 		stall_ms, max_size;

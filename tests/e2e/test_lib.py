@@ -9,6 +9,7 @@ import tarfile
 import pytest
 
 from conftest import DEADLINE, PREFIX
+from embed import build, sanitizer_preload
 
 pytestmark = pytest.mark.once("root")
 
@@ -23,37 +24,14 @@ def example():
     pytest.fail("no example found")
 
 
-def flags():
-    config = next(PREFIX.glob("lib/**/pkgconfig/cove.pc"), None)
-    assert config, "no cove.pc installed"
-    got = subprocess.run(["pkg-config", f"--define-variable=prefix={PREFIX}", "--cflags", "--libs", "cove"],
-                         capture_output=True, text=True, env={**os.environ, "PKG_CONFIG_PATH": str(config.parent)})
-    assert got.returncode == 0, got.stderr
-    return got.stdout.split()
-
-
 @pytest.fixture
 def built(tmp):
-    if not shutil.which("gcc"):
-        pytest.skip("no gcc")
-    made = subprocess.run(["gcc", "-std=gnu17", "-Wall", "-Wextra", "-Werror", str(example()), "-o",
-                           str(tmp / "example"), *flags()], capture_output=True, text=True)
-    assert made.returncode == 0, made.stderr
-    return tmp / "example"
-
-
-def sanitizer_preload():
-    """A plain program that loads a sanitized library needs the sanitizer first."""
-    library = next(PREFIX.glob("lib/**/libcove.so"))
-    if b"__asan_init" in library.read_bytes():
-        return {"LD_PRELOAD": subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True,
-                                             text=True).stdout.strip()}
-    return {}
+    return build(PREFIX, example(), tmp / "example")
 
 
 def test_example_runs(cove, built):
     before = cove.names()
-    got = subprocess.run([built], env={**cove.env, **sanitizer_preload()}, capture_output=True, text=True,
+    got = subprocess.run([built], env={**cove.env, **sanitizer_preload(PREFIX)}, capture_output=True, text=True,
                          timeout=DEADLINE)
     if cove.image == "host" and got.returncode != 0:
         pytest.skip("no base image: the Debian mirror was not reached")
@@ -61,7 +39,7 @@ def test_example_runs(cove, built):
     assert got.stdout.strip()
     # A program that closed its own descriptors, as daemons do, and ignores what it can.
     argv = ["sh", "-c", "trap '' HUP INT PIPE TERM; exec \"$0\" <&- >&- 2>&-", built]
-    assert subprocess.run(argv, env={**cove.env, **sanitizer_preload()}, timeout=DEADLINE).returncode == 0
+    assert subprocess.run(argv, env={**cove.env, **sanitizer_preload(PREFIX)}, timeout=DEADLINE).returncode == 0
     assert cove.names() == before
 
 
@@ -79,9 +57,8 @@ int main(void)
 	return strcmp(cove_version(), COVE_VERSION) != 0 || cove_abi() != COVE_ABI;
 }
 """)
-    made = subprocess.run(["gcc", str(tmp / "v.c"), "-o", str(tmp / "v"), *flags()], capture_output=True, text=True)
-    assert made.returncode == 0, made.stderr
-    got = subprocess.run([tmp / "v"], env={**cove.env, **sanitizer_preload()}, capture_output=True, text=True)
+    build(PREFIX, tmp / "v.c", tmp / "v")
+    got = subprocess.run([tmp / "v"], env={**cove.env, **sanitizer_preload(PREFIX)}, capture_output=True, text=True)
     assert got.returncode == 0, got.stdout + got.stderr
     assert got.stdout.split()[0] in cove("version").text
 
@@ -245,18 +222,13 @@ int main(int argc, char **argv)
 @pytest.mark.parametrize("ignored", [False, True])
 def test_an_embedding_program_notices_nothing(cove, tmp, ignored):
     """No child, no SIGCHLD, no variable of its own in a helper; nor does it matter what it does with SIGCHLD."""
-    if not shutil.which("gcc"):
-        pytest.skip("no gcc")
-    (tmp / "e.c").write_text(EMBEDDER)
-    made = subprocess.run(["gcc", "-std=gnu17", "-Wall", "-Wextra", "-Werror", str(tmp / "e.c"), "-o",
-                           str(tmp / "e"), *flags()], capture_output=True, text=True)
-    assert made.returncode == 0, made.stderr
+    build(PREFIX, EMBEDDER, tmp / "e")
     with tarfile.open(tmp / "image.tar", "w") as tar:
         for name, uid in (("bin", 0), ("home", 1000), ("var", 33)):
             entry = tarfile.TarInfo(name)
             entry.type, entry.mode, entry.uid = tarfile.DIRTYPE, 0o700, uid
             tar.addfile(entry)
     got = subprocess.run([tmp / "e", cove.image or "base", tmp / "image.tar", tmp / "out"] + ["ignore"] * ignored,
-                         env={**cove.env, **sanitizer_preload(), "EMBEDDER_SECRET": "hunter2"},
+                         env={**cove.env, **sanitizer_preload(PREFIX), "EMBEDDER_SECRET": "hunter2"},
                          capture_output=True, text=True, timeout=DEADLINE)
     assert got.returncode == 0, got.stdout + got.stderr

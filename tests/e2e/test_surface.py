@@ -16,7 +16,7 @@ from conftest import DEADLINE, PREFIX, wait_until
 pytestmark = pytest.mark.once("both")
 
 LISTS = [["ls"], ["stats"], ["asks"], ["audit"], ["image", "ls"], ["workspace", "ls"], ["secret", "ls"],
-         ["policy", "groups"]]
+         ["key", "ls"], ["policy", "groups"]]
 
 
 # ---- JSON ----
@@ -113,6 +113,7 @@ def test_an_empty_list_has_its_titles(new_home):
     """The same in every verb: the titles on stdout, a note on stderr; [] and nothing with --json and -q."""
     home = new_home()
     for args, first in ((["ls"], "NAME"), (["workspace", "ls"], "NAME"), (["secret", "ls"], "NAME"),
+                        (["key", "ls"], "NAME"),
                         (["stats"], "NAME"), (["asks"], "BOX"), (["audit"], "TIME")):
         got = home(*args).ok()
         assert got.text.startswith(first) and len(got.text.splitlines()) == 1, args
