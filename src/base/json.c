@@ -147,7 +147,7 @@ void json_str(struct json *j, const char *s)
 	if (s)
 		json_strn(j, s, strlen(s));
 	else
-		json_null(j);
+		json_nil(j);
 }
 
 void json_base64(struct json *j, const void *p, size_t n)
@@ -191,10 +191,16 @@ void json_bool(struct json *j, bool v)
 	put_str(j, v ? "true" : "false");
 }
 
-void json_null(struct json *j)
+void json_nil(struct json *j)
 {
 	before_value(j);
 	put_str(j, "null");
+}
+
+void json_raw(struct json *j, const char *text)
+{
+	before_value(j);
+	put_str(j, text);
 }
 
 void json_kv_str(struct json *j, const char *key, const char *s)

@@ -35,7 +35,9 @@ void json_base64(struct json *j, const void *p, size_t n);
 void json_u64(struct json *j, uint64_t v);
 void json_i64(struct json *j, int64_t v);
 void json_bool(struct json *j, bool v);
-void json_null(struct json *j);
+void json_nil(struct json *j);
+/* A value that is JSON already, as it is. */
+void json_raw(struct json *j, const char *text);
 
 /* key and value in one line. */
 void json_kv_str(struct json *j, const char *key, const char *s);

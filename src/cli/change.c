@@ -92,7 +92,7 @@ static void put_side(struct json *j, const char *key, const struct cove_change_s
 
 	json_key(j, key);
 	if (s->mode == 0) {
-		json_null(j);
+		json_nil(j);
 		return;
 	}
 	snprintf(mode, sizeof(mode), "%04o", s->mode & 07777);

@@ -4,6 +4,7 @@
 #include "cli/base_image.h"
 #include "cli/image_build.h"
 #include "cli/list.h"
+#include "core/view.h"
 
 #include <string.h>
 
@@ -22,13 +23,6 @@ static void row(struct table *t, const void *item)
 			      : "");
 }
 
-/* clang-format off */
-#define A(name) FIELD_ALWAYS(cove_image_info, name)
-#define K(name) FIELD_KNOWN(cove_image_info, name)
-static const struct wire_named_field fields[] = {
-	A(name), K(id), K(user), K(bytes), K(created_ms), {0}};
-/* clang-format on */
-
 static int get(struct cli *c, void *ret, struct cove_error *err)
 {
 	return cove_images(c->cove, ret, err);
@@ -42,7 +36,7 @@ static const struct list_form form = {
 	.size = sizeof(struct cove_image_info),
 	.get = get,
 	.row = row,
-	.fields = fields,
+	.fields = view_image_fields,
 };
 
 /* A first word that is an option of the builder leaves the name to the default. */

@@ -1,6 +1,7 @@
 /* cove ls: the boxes. */
 #include "base/clock.h"
 #include "cli/list.h"
+#include "core/view.h"
 
 #include <string.h>
 
@@ -19,15 +20,6 @@ static void row(struct table *t, const void *item)
 	else
 		table_cell(t, b->cause);
 }
-
-/* clang-format off */
-#define A(name) FIELD_ALWAYS(cove_box_info, name)
-#define K(name) FIELD_KNOWN(cove_box_info, name)
-static const struct wire_named_field fields[] = {
-	A(name), A(state), A(outdated), A(image), K(workspace), K(session), K(owner),
-	A(persistence), K(created_ms), K(started_ms), K(ended_ms),
-	K(cause), K(by), K(keeper_pid), {0}};
-/* clang-format on */
 
 /* A person hears of an old init what to do; who reads JSON has the field. */
 static int get(struct cli *c, void *ret, struct cove_error *err)
@@ -53,7 +45,7 @@ static const struct list_form form = {
 	.size = sizeof(struct cove_box_info),
 	.get = get,
 	.row = row,
-	.fields = fields,
+	.fields = view_box_fields,
 };
 
 const struct verb verb_ls = {

@@ -1,5 +1,6 @@
 /* cove shells: the shells of a box that remember. */
 #include "cli/list.h"
+#include "core/view.h"
 
 #include <string.h>
 
@@ -21,13 +22,6 @@ static void row(struct table *t, const void *item)
 	table_cell(t, s->cwd);
 }
 
-/* clang-format off */
-#define A(name) FIELD_ALWAYS(cove_shell_info, name)
-#define K(name) FIELD_KNOWN(cove_shell_info, name)
-static const struct wire_named_field fields[] = {
-	A(name), A(state), K(exec_id), A(queued), K(user), A(login), K(cwd), K(pid), {0}};
-/* clang-format on */
-
 /* The word before it is the sub-verb. */
 static int find(struct cli *c, struct cove_error *err)
 {
@@ -48,7 +42,7 @@ static const struct list_form form = {
 	.size = sizeof(struct cove_shell_info),
 	.get = get,
 	.row = row,
-	.fields = fields,
+	.fields = view_shell_fields,
 };
 
 static int remove_one(struct cli *c, const char *name, struct cove_error *err)

@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/size.h"
 #include "cli/list.h"
+#include "core/view.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,15 +31,6 @@ static void row(struct table *t, const void *item)
 	table_cell(t, s->tags);
 }
 
-/* clang-format off */
-#define A(name) FIELD_ALWAYS(cove_snapshot_info, name)
-#define K(name) FIELD_KNOWN(cove_snapshot_info, name)
-static const struct wire_named_field fields[] = {
-	A(name), A(id), A(box), K(workspace), A(storage), A(created_ms), K(bytes), K(files),
-	A(layers), A(left_out), A(host_dirs),
-	A(frozen_us), A(total_us), A(unfrozen), A(inside), K(tags), {0}};
-/* clang-format on */
-
 static const struct list_form form = {
 	.titles = {"NAME", "BOX", "SIZE", "FILES", "AGE", "TAGS"},
 	.right = 1 << 2 | 1 << 3,
@@ -47,7 +39,7 @@ static const struct list_form form = {
 	.size = sizeof(struct cove_snapshot_info),
 	.get = get,
 	.row = row,
-	.fields = fields,
+	.fields = view_snapshot_fields,
 };
 
 static int print_made(struct cli *c, const struct cove_snapshot_info *s)

@@ -112,7 +112,7 @@ static int print_json(struct cli *c, const struct look *l)
 		if (l->boxes[i].now.cpu_us)
 			json_u64(&j, l->boxes[i].cpu_milli);
 		else
-			json_null(&j);
+			json_nil(&j);
 		wire_fields_json(&j, view_stats_fields, &l->boxes[i].now);
 		json_object_end(&j);
 		r = j.error ? cli_error(c, COVE_FULL, "out of memory")

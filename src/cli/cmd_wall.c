@@ -174,7 +174,7 @@ static int show_min(struct cli *c)
 		json_init(&j, &b);
 		json_object_begin(&j);
 		json_key(&j, "min");
-		name[0] ? json_str(&j, name) : json_null(&j);
+		name[0] ? json_str(&j, name) : json_nil(&j);
 		json_object_end(&j);
 	} else {
 		(void)buf_printf(&b, "%s", name);

@@ -2,6 +2,7 @@
 #include "base/fd.h"
 #include "base/size.h"
 #include "cli/list.h"
+#include "core/view.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -18,12 +19,6 @@ static void row(struct table *t, const void *item)
 	table_cell(t, w->in_use ? "yes" : "");
 }
 
-/* clang-format off */
-#define A(name) FIELD_ALWAYS(cove_workspace_info, name)
-static const struct wire_named_field fields[] = {
-	A(name), A(files), A(bytes), A(in_use), {0}};
-/* clang-format on */
-
 static int get(struct cli *c, void *ret, struct cove_error *err)
 {
 	return cove_workspaces(c->cove, ret, err);
@@ -36,7 +31,7 @@ static const struct list_form form = {
 	.size = sizeof(struct cove_workspace_info),
 	.get = get,
 	.row = row,
-	.fields = fields,
+	.fields = view_workspace_fields,
 };
 
 static int remove_one(struct cli *c, const char *workspace, struct cove_error *err)

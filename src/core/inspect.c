@@ -25,7 +25,7 @@ enum { INSPECT_BYTES_MAX = 8 << 20, INSPECT_COMMANDS = 16 };
 static void put_lines(struct json *j, bool up, const char *text, const char *more)
 {
 	if (!up) {
-		json_null(j);
+		json_nil(j);
 		return;
 	}
 	json_array_begin(j);
@@ -96,7 +96,7 @@ static void put_isolation(struct json *j, const char *ids, const struct spec *s)
 
 	json_key(j, "isolation");
 	if (!ids) {
-		json_null(j);
+		json_nil(j);
 		return;
 	}
 	json_object_begin(j);
@@ -188,7 +188,7 @@ static void put_limits(struct json *j, const struct spec *s, const struct cove_s
 			put_disks(j, s);
 		json_key(j, "enforced");
 		if (s->limits[i] == 0 || !stats)
-			json_null(j);
+			json_nil(j);
 		else
 			json_bool(j, is_enforced(id, stats, notes));
 		json_object_end(j);
@@ -230,7 +230,7 @@ static void put_network(struct json *j, const struct spec *s, bool up, const str
 	json_kv_str(j, "mode", closed ? "none" : up ? st->network : NULL);
 	json_key(j, "door");
 	if (closed || !up) {
-		json_null(j);
+		json_nil(j);
 	} else {
 		json_object_begin(j);
 		wire_fields_json(j, door_fields, door ? door : &mute);

@@ -45,7 +45,7 @@ void view_known_u64(struct json *j, const char *key, uint64_t v)
 	if (v)
 		json_u64(j, v);
 	else
-		json_null(j);
+		json_nil(j);
 }
 
 /* clang-format off */

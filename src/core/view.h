@@ -19,6 +19,9 @@ void view_known_u64(struct json *j, const char *key, uint64_t v);
 
 /* The members of a command's object (struct cove_exec_info) and of a box's numbers. */
 extern const struct wire_named_field view_exec_fields[], view_stats_fields[];
+/* And of what is listed: struct cove_box_info and so on. */
+extern const struct wire_named_field view_box_fields[], view_workspace_fields[],
+	view_shell_fields[], view_image_fields[], view_snapshot_fields[];
 /* clang-format off */
 #define VIEW_USED(tag) \
 	FIELD_SHOWN(tag, "cpu_ms", cpu_us, US_AS_MS), FIELD_KNOWN(tag, mem_peak_bytes), \

@@ -31,7 +31,7 @@ TEST(object)
 	json_key(&j, "list");
 	json_array_begin(&j);
 	json_u64(&j, 1);
-	json_null(&j);
+	json_nil(&j);
 	json_array_begin(&j);
 	json_array_end(&j);
 	json_object_begin(&j);

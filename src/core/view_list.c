@@ -1,0 +1,23 @@
+/* The JSON members of what is listed; see view.h. */
+#include "core/view.h"
+
+/* clang-format off */
+#define A(tag, name) FIELD_ALWAYS(cove_##tag##_info, name)
+#define K(tag, name) FIELD_KNOWN(cove_##tag##_info, name)
+const struct wire_named_field view_box_fields[] = {
+	A(box, name), A(box, state), A(box, outdated), A(box, image), K(box, workspace),
+	K(box, session), K(box, owner), A(box, persistence), K(box, created_ms),
+	K(box, started_ms), K(box, ended_ms), K(box, cause), K(box, by), K(box, keeper_pid), {0}};
+const struct wire_named_field view_workspace_fields[] = {
+	A(workspace, name), A(workspace, files), A(workspace, bytes), A(workspace, in_use), {0}};
+const struct wire_named_field view_shell_fields[] = {
+	A(shell, name), A(shell, state), K(shell, exec_id), A(shell, queued), K(shell, user),
+	A(shell, login), K(shell, cwd), K(shell, pid), {0}};
+const struct wire_named_field view_image_fields[] = {
+	A(image, name), K(image, id), K(image, user), K(image, bytes), K(image, created_ms), {0}};
+const struct wire_named_field view_snapshot_fields[] = {
+	A(snapshot, name), A(snapshot, id), A(snapshot, box), K(snapshot, workspace),
+	A(snapshot, storage), A(snapshot, created_ms), K(snapshot, bytes), K(snapshot, files),
+	A(snapshot, layers), A(snapshot, left_out), A(snapshot, host_dirs), A(snapshot, frozen_us),
+	A(snapshot, total_us), A(snapshot, unfrozen), A(snapshot, inside), K(snapshot, tags), {0}};
+/* clang-format on */
