@@ -3,8 +3,10 @@
 
 #include "base/fd.h"
 #include "base/limits.h"
+#include "core/core.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +15,8 @@ enum { CLIENT_BUCKETS = 1024 };
 struct client_entry {
 	struct core_client *client;
 	struct core_conn *conn; /* owned */
+	struct core_client_wait *waits;
+	struct ev_defer begin; /* tells those that wait, from the loop */
 	struct client_entry *next;
 };
 
@@ -44,6 +48,17 @@ int core_client_new(struct cove *cove, struct ev *ev, struct core_client **ret)
 	return 0;
 }
 
+/* Tells one after the other: what it does may end any of the others. */
+static void entry_tell(struct client_entry *n, int r, const struct err *e)
+{
+	while (n->waits) {
+		struct core_client_wait *w = n->waits;
+
+		core_client_await_cancel(w);
+		w->on_ready(w, n->conn, r, e);
+	}
+}
+
 static void entry_free(struct client_entry *n)
 {
 	struct client_entry **at = bucket_of(n->client, n->conn->box);
@@ -52,6 +67,7 @@ static void entry_free(struct client_entry *n)
 		at = &(*at)->next;
 	*at = n->next;
 	n->client->count--;
+	ev_defer_cancel(n->client->ev, &n->begin);
 	core_conn_free(n->conn);
 	free(n);
 }
@@ -68,7 +84,24 @@ void core_client_free(struct core_client *c)
 
 static void on_lost(struct core_conn *conn, int r, const struct err *e)
 {
+	struct err why = *e; /* which is the connection's */
+
+	entry_tell(conn->arg, r, &why);
 	entry_free(conn->arg);
+}
+
+static void on_waits(struct ev_defer *d)
+{
+	struct err none = {0};
+
+	entry_tell(container(d, struct client_entry, begin), 0, &none);
+}
+
+static void on_client_ready(struct core_conn *conn)
+{
+	struct client_entry *n = conn->arg;
+
+	on_waits(&n->begin);
 }
 
 int core_client_conn(struct core_client *c, const char *box, struct core_conn **ret, struct err *e)
@@ -94,11 +127,51 @@ int core_client_conn(struct core_client *c, const char *box, struct core_conn **
 	n->client = c;
 	n->conn->arg = n;
 	n->conn->on_lost = on_lost;
+	n->conn->on_ready = on_client_ready;
+	n->begin.on_defer = on_waits;
 	n->next = *at;
 	*at = n;
 	c->count++;
 	*ret = n->conn;
 	return 0;
+}
+
+int core_client_await(struct core_client *c, const char *box, struct core_client_wait *w,
+		      struct err *e)
+{
+	struct core_conn *conn;
+	struct client_entry *n;
+	autoclose int box_fd = -1;
+	int r = core_client_conn(c, box, &conn, e);
+
+	if (r == -ENOENT || r == -ECONNREFUSED) {
+		r = box_open_dir(c->cove, box, &box_fd, e);
+		return r < 0 ? r
+			     : err_set(e, ERR_CONFLICT, ENOTCONN,
+				       "box '%s' is stopped; start it first (cove start %s)", box,
+				       box);
+	}
+	if (r < 0)
+		return r;
+	n = conn->arg;
+	w->next = n->waits;
+	w->at = &n->waits;
+	if (w->next)
+		w->next->at = &w->next;
+	n->waits = w;
+	if (conn->ready)
+		ev_defer(c->ev, &n->begin);
+	return 0;
+}
+
+void core_client_await_cancel(struct core_client_wait *w)
+{
+	if (!w->at)
+		return;
+	*w->at = w->next;
+	if (w->next)
+		w->next->at = w->at;
+	w->at = NULL;
 }
 
 unsigned core_client_count(const struct core_client *c)
@@ -196,6 +269,52 @@ int core_async_exec_close_input(struct core_async_exec *a)
 		return 0;
 	r = wire_encode(core_out(a->x.conn), WIRE_EOF, WIRE_STDIN, a->x.call.q.id, NULL, 0);
 	core_send(a->x.conn);
+	return r;
+}
+
+int core_async_exec_resize(struct core_async_exec *a, unsigned rows, unsigned cols)
+{
+	struct wire_resize m = {.rows = rows, .cols = cols};
+	int r;
+
+	if (!a->x.call.q.conn)
+		return 0;
+	r = wire_resize_encode(core_out(a->x.conn), a->x.call.q.id, 0, &m);
+	core_send(a->x.conn);
+	return r;
+}
+
+static int on_signal_frame(struct core_request *q, const struct wire_frame *f, struct err *e)
+{
+	return 1;
+}
+
+static void on_signal_done(struct core_request *q, int r, const struct err *e)
+{
+	free(q);
+}
+
+int core_async_exec_signal(struct core_async_exec *a, int sig)
+{
+	struct wire_signal m = {
+		.exec_id = a->x.exec_id, .signal = (uint64_t)sig, .tree = sig == SIGKILL};
+	struct core_request *q;
+	int r;
+
+	if (!a->x.call.q.conn || a->x.exec_id == 0)
+		return 0;
+	q = calloc(1, sizeof(*q));
+	if (!q)
+		return -ENOMEM;
+	q->on_frame = on_signal_frame;
+	q->on_done = on_signal_done;
+	core_request_begin(q, a->x.conn);
+	r = wire_signal_encode(core_out(a->x.conn), q->id, 0, &m);
+	core_send(a->x.conn);
+	if (r < 0) {
+		core_request_forget(q);
+		free(q);
+	}
 	return r;
 }
 

@@ -17,6 +17,19 @@ void core_client_free(struct core_client *c);
  * on_done. -ENOENT or -ECONNREFUSED at once where there is no keeper (core_up_start
  * gets one). */
 int core_client_conn(struct core_client *c, const char *box, struct core_conn **ret, struct err *e);
+
+/* The same for one that has said HELLO, so that it is known what its keeper can do. */
+struct core_client_wait {
+	/* Once, from the loop: it is there, borrowed, or why not. */
+	void (*on_ready)(struct core_client_wait *w, struct core_conn *conn, int r,
+			 const struct err *e);
+	struct core_client_wait *next, **at; /* at: NULL when it does not wait */
+};
+/* Where there is no keeper at once: ERR_NOT_FOUND for a box that is not there, ERR_CONFLICT for one
+ * that does not run. */
+int core_client_await(struct core_client *c, const char *box, struct core_client_wait *w,
+		      struct err *e);
+void core_client_await_cancel(struct core_client_wait *w); /* not under way: fine */
 /* How many connections there are. */
 unsigned core_client_count(const struct core_client *c);
 
@@ -39,5 +52,8 @@ int core_async_exec_took(struct core_async_exec *a, enum wire_stream stream, siz
  * further event or on_drained of the connection came. */
 size_t core_async_exec_write(struct core_async_exec *a, const void *data, size_t len);
 int core_async_exec_close_input(struct core_async_exec *a);
+int core_async_exec_resize(struct core_async_exec *a, unsigned rows, unsigned cols);
+/* To the command, SIGKILL to its whole tree. How that went is not reported. */
+int core_async_exec_signal(struct core_async_exec *a, int sig);
 /* No callback comes any more; the command goes on. After on_done: fine. */
 void core_async_exec_cancel(struct core_async_exec *a);
