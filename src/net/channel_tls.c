@@ -558,6 +558,22 @@ struct channel *channel_tls_accept(struct tls *t, struct ev *ev, struct channel 
 	return tls_start(c);
 }
 
+struct channel *channel_tls_serve(struct tls *t, struct ev *ev, struct channel *below,
+				  struct err *e)
+{
+	static const uint8_t id[] = "server";
+	struct channel_tls *c = tls_begin(t, ev, below, "a client", true);
+
+	if (!c)
+		return cannot_begin(e, "a client");
+	if (SSL_set_session_id_context(c->ssl, id, sizeof(id)) != 1) {
+		channel_free(&c->channel, true);
+		return cannot_begin(e, "a client");
+	}
+	SSL_set_accept_state(c->ssl);
+	return tls_start(c);
+}
+
 int channel_tls_feed(struct channel *channel, const void *p, size_t n)
 {
 	return buf_append(&tls_of(channel)->fed, p, n);

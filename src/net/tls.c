@@ -205,17 +205,52 @@ static SSL_CTX *make_client(struct tls *t)
 	return ctx;
 }
 
-int tls_new(struct tls **ret, const char *ca_pem, struct err *e)
+static int start_openssl(struct err *e)
 {
-	struct tls *t;
-	int r;
-
 	/* Newer versions of OpenSSL may be built to read it by themselves. */
 	unsetenv("SSLKEYLOGFILE");
 	if (!OPENSSL_init_ssl(OPENSSL_INIT_NO_LOAD_CONFIG, NULL) ||
 	    (!CRYPTO_secure_malloc_initialized() &&
 	     !CRYPTO_secure_malloc_init(KEYS_BYTES, KEYS_PART_MIN)))
 		return crypto_failed(e, "start OpenSSL");
+	return 0;
+}
+
+int tls_new_server(struct tls **ret, const char *cert_path, const char *key_path, struct err *e)
+{
+	struct tls *t;
+	int r = start_openssl(e);
+
+	if (r < 0)
+		return r;
+	t = calloc(1, sizeof(*t));
+	if (!t)
+		return err_errno(e, ENOMEM, "start TLS");
+	t->bio = channel_tls_bio_new();
+	t->server = make_server();
+	if (!t->bio || !t->server)
+		r = crypto_failed(e, "start TLS");
+	else if (SSL_CTX_use_certificate_chain_file(t->server, cert_path) != 1)
+		r = err_set(e, ERR_INVALID, EINVAL, "'%s' is no certificate (PEM)", cert_path);
+	else if (SSL_CTX_use_PrivateKey_file(t->server, key_path, SSL_FILETYPE_PEM) != 1 ||
+		 SSL_CTX_check_private_key(t->server) != 1)
+		r = err_set(e, ERR_INVALID, EINVAL, "'%s' is not the key (PEM) of that certificate",
+			    key_path);
+	ERR_clear_error();
+	if (r < 0)
+		tls_free(t);
+	else
+		*ret = t;
+	return r;
+}
+
+int tls_new(struct tls **ret, const char *ca_pem, struct err *e)
+{
+	struct tls *t;
+	int r = start_openssl(e);
+
+	if (r < 0)
+		return r;
 	t = calloc(1, sizeof(*t));
 	if (!t)
 		return err_errno(e, ENOMEM, "start TLS");

@@ -23,6 +23,8 @@ struct tls;
  * authority, before the door confines itself. ca_pem holds certificate and key; NULL: nothing is
  * ever intercepted. A host without a store is no error: no upstream is trusted then. */
 int tls_new(struct tls **ret, const char *ca_pem, struct err *e);
+/* For a server of ours: one certificate, with its chain, and its key, from PEM files. */
+int tls_new_server(struct tls **ret, const char *cert_path, const char *key_path, struct err *e);
 void tls_free(struct tls *t); /* after its channels; NULL is fine */
 
 /* Takes `below`, also on failure (NULL is returned then). The handshake runs by itself in the loop;
@@ -36,6 +38,9 @@ void tls_free(struct tls *t); /* after its channels; NULL is fine */
  */
 struct channel *channel_tls_accept(struct tls *t, struct ev *ev, struct channel *below,
 				   const char *host, struct err *e);
+/* The same with the certificate of tls_new_server. */
+struct channel *channel_tls_serve(struct tls *t, struct ev *ev, struct channel *below,
+				  struct err *e);
 /* Bytes that were read from below before the channel was made (a ClientHello that was looked at):
  * right after channel_tls_accept, once. -ENOMEM, -ENOBUFS beyond DOOR_BUFFER_MAX. */
 int channel_tls_feed(struct channel *c, const void *p, size_t n);
