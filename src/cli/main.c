@@ -10,7 +10,9 @@
 #include "base/str.h"
 #include "cli/list.h"
 #include "cli/signals.h"
+#include "core/spawn.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -38,7 +40,7 @@ static const struct {
 	  &verb_audit, &verb_port, &verb_ports}},
 	{"What boxes stand on",
 	 {&verb_image, &verb_workspace, &verb_wall, &verb_system, &verb_doctor}},
-	{"The API", {&verb_key}},
+	{"The API", {&verb_serve, &verb_key}},
 	{"Another program's verbs", {&verb_sbx}},
 	{"About", {&verb_help, &verb_version}},
 };
@@ -159,6 +161,19 @@ static int act(struct cli *c, const struct verb *v, size_t first)
 	return v->run ? v->run(c) : cli_each(c, first, v->result, v->each);
 }
 
+/* In our place: signals and the exit status are that program's. */
+static int run_program(struct cli *c, char **argv)
+{
+	char path[512];
+	struct err e;
+
+	if (spawn_find_program(c->verb->program, path, sizeof(path), &e) < 0)
+		return cli_error(c, (enum cove_error_kind)e.kind, "%s", e.msg);
+	argv[-1] = (char *)(uintptr_t)c->verb->program; /* the verb's word stood there */
+	execv(path, argv - 1);
+	return cli_error(c, COVE_INTERNAL, "start '%.120s': %s", path, strerror(errno));
+}
+
 static int run_verb(struct cli *c, int argc, char **argv)
 {
 	struct opt_spec spec = {.verb = c->verb->name,
@@ -239,7 +254,8 @@ int main(int argc, char **argv)
 		return help_unknown(&c, argv[1]);
 	}
 	used += strchr(c.verb->name, ' ') != NULL; /* a second word names it */
-	status = run_verb(&c, argc - used, argv + used);
+	status = c.verb->program ? run_program(&c, argv + used)
+				 : run_verb(&c, argc - used, argv + used);
 	options_done(&c.o);
 	cove_box_free(c.box);
 	cove_free(c.cove);

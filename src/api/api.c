@@ -1,0 +1,96 @@
+/* The API of one server: what all its calls share. */
+#include "api/call.h"
+#include "api/handlers.h"
+
+#include "base/fd.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+enum { THREAD_IDLE_MS = 10000 };
+
+/* In a thread. */
+static void *state_new(void *arg)
+{
+	const struct api_options *o = arg;
+	struct cove_options options = {.size = sizeof(options), .home = o->home};
+	struct cove *cove = NULL;
+
+	return cove_new(&cove, &options, NULL) < 0 ? NULL : cove;
+}
+
+static void state_free(void *state)
+{
+	cove_free(state);
+}
+
+int api_new(struct ev *ev, const struct api_options *options, struct api **ret, struct err *e)
+{
+	struct api *a = calloc(1, sizeof(*a));
+	struct cove_error err;
+	int r;
+
+	if (!a)
+		return err_errno(e, ENOMEM, "begin to serve");
+	a->ev = ev;
+	a->options = *options;
+	a->started_ms = ev_now(ev);
+	a->quotas = api_quotas_new();
+	if (!a->quotas) {
+		free(a);
+		return err_errno(e, ENOMEM, "begin to serve");
+	}
+	r = cove_new(
+		&a->cove,
+		&(struct cove_options){.size = sizeof(struct cove_options), .home = options->home},
+		&err);
+	if (r < 0)
+		r = api_failed(r, &err, e);
+	if (r == 0) {
+		r = core_client_new(a->cove, ev, &a->client);
+		if (r == 0)
+			r = ev_work_new(
+				ev,
+				&(struct ev_work_options){.threads_max = options->threads_max,
+							  .queue_max = options->queue_max,
+							  .idle_ms = THREAD_IDLE_MS,
+							  .state_new = state_new,
+							  .state_free = state_free,
+							  .arg = &a->options},
+				&a->work);
+		if (r < 0)
+			err_errno(e, -r, "begin to serve");
+	}
+	if (r < 0) {
+		api_free(a);
+		return r;
+	}
+	*ret = a;
+	return 0;
+}
+
+void api_free(struct api *a)
+{
+	struct api_call *next;
+
+	if (!a)
+		return;
+	for (struct api_call *c = a->calls; c; c = next) {
+		next = c->next;
+		atomic_store(&c->gone, true);
+		if (c->job.on_run)
+			api_work_gone(c);
+	}
+	ev_work_free(a->work);
+	for (struct api_call *c = a->calls; c; c = next) {
+		next = c->next;
+		c->job.on_run = NULL;
+		if (c->on_gone)
+			c->on_gone(c);
+		api_call_free(c);
+	}
+	core_client_free(a->client);
+	api_quotas_free(a->quotas);
+	cove_free(a->cove);
+	free(a);
+}

@@ -1,0 +1,199 @@
+/*
+ * The API: what can be asked over HTTP, by whom, and how it is answered. Sans-I/O towards the
+ * client: a server (src/server) has the connections and calls in here; tests do the same.
+ *
+ *	head --> api_call_new: route, key, scope, host --> want_body?
+ *	body --> api_call_body ... api_call_end_body --> the handler runs --> the sink
+ *
+ * A route is one row of a table (api_route). Its handler is one of two:
+ *
+ *	now    in the loop. It never blocks: it answers before it returns, or later, from requests
+ *	       to keepers (core/client.h).
+ *	work   in a thread (ev/work.h), with a struct cove of that thread: any blocking call of
+ *	       libcove. Bytes of the request come through a pipe, and what it streams leaves through
+ *	       one, so a slow client slows it down and nothing is held in memory.
+ *
+ * Either returns 0 with c->status and the JSON in c->out, or negative with *e, which api_error
+ * turns into the one shape of an error. A handler decodes, calls libcove, and replies: it decides
+ * nothing.
+ */
+#pragma once
+
+#include "api/caller.h"
+#include "api/in.h"
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/json.h"
+#include "core/client.h"
+#include "cove.h"
+#include "ev/ev.h"
+#include "ev/work.h"
+#include "http/http.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct api_call;
+
+/* ---- what a client's connection gets, in the loop ---- */
+
+struct api_sink {
+	/* The whole answer is in c->status, c->type and c->out. The call is over. */
+	void (*on_reply)(struct api_sink *s, struct api_call *c);
+	/* An answer of unknown length begins: c->status, c->type; c->length if it is known. Bytes
+	 * come by on_bytes; false from it: come back when api_call_has_room was called. on_end:
+	 * cut says that it broke off in the middle. The call is over then. */
+	void (*on_begin)(struct api_sink *s, struct api_call *c);
+	bool (*on_bytes)(struct api_sink *s, struct api_call *c, const void *p, size_t n);
+	void (*on_end)(struct api_sink *s, struct api_call *c, bool cut);
+	/* The request's body has room again. */
+	void (*on_body_room)(struct api_sink *s, struct api_call *c);
+	/* It becomes a WebSocket; then whole messages. on_socket_end closes it. */
+	int (*on_socket)(struct api_sink *s, struct api_call *c, struct err *e);
+	bool (*on_message)(struct api_sink *s, struct api_call *c, bool is_text, const void *p,
+			   size_t n);
+	void (*on_socket_end)(struct api_sink *s, struct api_call *c, unsigned code,
+			      const char *reason);
+};
+
+/* ---- routes ---- */
+
+enum api_body {
+	API_BODY_NONE,
+	API_BODY_JSON,	/* c->body; {} where none came */
+	API_BODY_BYTES, /* work only: c->body_fd reads them */
+};
+enum {
+	API_JSON_MAX = 1 << 20, /* of a body, unless the route says otherwise */
+	API_PARAMS_MAX = 4,
+	API_FIELDS_MAX = 6,
+	API_PATH_MAX = 8192,
+};
+
+struct api_route {
+	const char *method;
+	/* "/v1/boxes/{box}/execs/{exec}": {name} is a segment that is not empty, {name*}, at the
+	 * end, all the rest, decoded. */
+	const char *pattern;
+	const char *id; /* operationId in docs/api/openapi.yaml */
+	unsigned scope; /* 0: anybody, without a key */
+	enum api_body body;
+	size_t body_max; /* JSON: 0 is API_JSON_MAX */
+	int (*now)(struct api_call *c, struct err *e);
+	int (*work)(struct api_call *c, struct cove *cove, struct err *e);
+	bool streams; /* work: the answer may be a stream */
+	bool socket;  /* now: it may be asked for as a WebSocket */
+};
+
+/* Tables of routes, each ends with a row without a method; NULL ends the list. */
+extern const struct api_route *const api_routes[];
+
+/* ---- the API of one server ---- */
+
+struct api_options {
+	const char *home; /* NULL: the usual place */
+	unsigned threads_max, queue_max;
+	/* Addresses beyond loopback are served: "native" is refused as a box's wall. */
+	const char *min_wall;
+	void (*on_log)(void *arg, const struct api_call *c); /* each call's end; may be NULL */
+	void *arg;
+};
+struct api {
+	struct ev *ev;
+	struct cove *cove; /* the loop's own */
+	struct core_client *client;
+	struct ev_work *work;
+	struct api_quotas *quotas;
+	struct api_options options;
+	struct api_call *calls; /* all that are under way */
+	uint64_t started_ms, requests;
+};
+int api_new(struct ev *ev, const struct api_options *options, struct api **ret, struct err *e);
+/* Ends all calls; waits for work that runs. NULL is fine. */
+void api_free(struct api *a);
+
+/* ---- one request ---- */
+
+enum api_state { API_READS, API_RUNS, API_STREAMS, API_SOCKET, API_OVER };
+
+struct api_param {
+	const char *name;
+	size_t name_len;
+	const char *value; /* decoded; in c->memory */
+};
+
+struct api_call {
+	struct api *api;
+	struct api_sink *sink; /* NULL: the client has gone */
+	struct api_call *next, **at;
+	enum api_state state;
+	char id[20]; /* of the request, for logs */
+	uint64_t began_ms;
+
+	const struct api_route *route;
+	const struct http_head *head;	   /* borrowed, until it is over */
+	const char *method, *path, *query; /* in memory; query may be NULL */
+	struct api_param params[API_PARAMS_MAX];
+	size_t param_count;
+	struct api_caller who;
+	struct api_memory memory;
+
+	struct buf text;    /* of a JSON body so far */
+	json_t *body;	    /* owned */
+	uint64_t body_left; /* API_BODY_BYTES: what may still come */
+
+	/* The answer. */
+	unsigned status;
+	const char *type;			  /* of its content; NULL: application/json */
+	struct http_field fields[API_FIELDS_MAX]; /* further ones; in memory or constant */
+	size_t field_count;
+	uint64_t length; /* of a stream; API_LENGTH_UNKNOWN */
+	struct buf out;
+	struct json json; /* writes into out */
+
+	/* A stream's or a socket's owner (now): room again, a message, the client has gone. */
+	void (*on_room)(struct api_call *c);
+	void (*on_message)(struct api_call *c, bool is_text, const void *p, size_t n);
+	void (*on_gone)(struct api_call *c);
+	bool is_exact; /* the answer holds what a box printed: no name is taken out of it */
+	bool is_full;  /* a socket's messages wait (api_socket_room) */
+	void *arg;
+
+	/* Work. Only the thread touches the call while it runs, but for what is atomic. */
+	struct ev_job job;
+	int result;
+	struct err error;
+	struct api_hold *hold; /* quota.c */
+	atomic_bool gone;      /* the client is: give up */
+	int cancel_fd;	       /* readable then; -1 unless the handler asked (api_cancel_fd) */
+	int body_fd;	       /* the thread's end: read it; -1: there is no body */
+	int stream_fd;	       /* the thread's end: api_stream_open gives it */
+	bool streams;	       /* and it did */
+	struct api_pipe *body_pipe, *stream_pipe; /* the loop's ends; owned */
+};
+#define API_LENGTH_UNKNOWN UINT64_MAX
+
+/* A request's head. is_local: through the Unix socket, by peer_uid. The call answers through sink,
+ * also before this returns. head is kept until it is over; sink until then or api_call_gone. */
+struct api_client_info {
+	bool is_local;
+	uid_t peer_uid;
+	const char *address; /* for logs */
+	bool is_tls;
+};
+struct api_call *api_call_new(struct api *a, struct api_sink *sink, const struct http_head *head,
+			      const struct api_client_info *client);
+/* May the body come? False: it was answered already, and what comes of it is dropped. */
+bool api_call_wants_body(const struct api_call *c);
+/* Eats bytes of the body; how many. Fewer than n: until on_body_room. */
+size_t api_call_body(struct api_call *c, const void *p, size_t n);
+void api_call_end_body(struct api_call *c);
+/* The sink takes more. */
+void api_call_has_room(struct api_call *c);
+/* A message came over its socket. */
+void api_call_message(struct api_call *c, bool is_text, const void *p, size_t n);
+/* The client has gone, before the call was over: the sink is not called any more. */
+void api_call_gone(struct api_call *c);
+/* After on_reply, on_end or on_socket_end: the sink has taken what it needs. */
+void api_call_free(struct api_call *c);

@@ -1,0 +1,35 @@
+/* What the files of a call share; see api.h. */
+#pragma once
+
+#include "api/api.h"
+
+enum {
+	API_OUT_MAX = 64 << 20, /* of an answer that is not a stream */
+	API_PIPE_BYTES = 256 << 10,
+};
+
+/* ---- route.c ---- */
+
+/* Sets route, path, query and params. ERR_NOT_FOUND; ERR_UNSUPPORTED (405) where the path is there
+ * with another method. */
+int api_route_find(struct api_call *c, struct err *e);
+
+/* ---- error.c ---- */
+
+/* The status and the one shape of an error, in place of what the handler may have begun. */
+void api_error(struct api_call *c, const struct err *e);
+
+/* ---- work.c ---- */
+
+int api_work_start(struct api_call *c, struct err *e);
+size_t api_work_feed(struct api_call *c, const void *p, size_t n);
+void api_work_end_body(struct api_call *c);
+/* The client has room: reads on. */
+void api_work_read(struct api_call *c);
+void api_work_gone(struct api_call *c);
+void api_work_done(struct api_call *c);
+
+/* ---- quota.c ---- */
+
+struct api_quotas *api_quotas_new(void);
+void api_quotas_free(struct api_quotas *q);

@@ -1,0 +1,38 @@
+/*
+ * Who asks: the operator, who is the user that the server runs as, on its Unix socket; or a key.
+ *
+ * All that a key makes has the key's id before its name, on this machine; from what a key reads
+ * that is taken off again. So two keys never meet, and neither sees what is the operator's.
+ */
+#pragma once
+
+#include "base/err.h"
+#include "store/key.h"
+
+#include <stdbool.h>
+
+struct api_call;
+struct api_client_info;
+
+struct api_caller {
+	bool is_operator;
+	struct key *key; /* owned; NULL: the operator, or none */
+	char by[80];	 /* for the audit log and for logs */
+};
+
+/* ERR_DENIED with EKEYREJECTED (401) where there is none. */
+int api_caller_find(struct api_call *c, const struct api_client_info *client, struct err *e);
+void api_caller_done(struct api_caller *w);
+/* ERR_DENIED names the scope that is missing. */
+int api_caller_may(const struct api_caller *w, unsigned scope, struct err *e);
+
+/* The key's id; NULL: the operator. */
+const char *api_owner(const struct api_call *c);
+/* A name as the caller gives it -> the one on this machine, in the call's memory. NULL stays. */
+int api_name(struct api_call *c, enum key_kind kind, const char *name, const char **ret,
+	     struct err *e);
+/* Is it the caller's to see? *ret_shown (may be NULL) is then the name as the caller knows it. */
+bool api_name_shown(const struct api_call *c, enum key_kind kind, const char *name,
+		    const char **ret_shown);
+/* Takes the caller's id off all names in the answer. */
+void api_caller_hide(struct api_call *c);

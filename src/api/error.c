@@ -1,0 +1,68 @@
+/*
+ * The one shape of an error: {"error": {"code", "message", "request_id"}}. The code is the kind of
+ * libcove's error, a stable word; the status follows from it by one table.
+ */
+#include "api/call.h"
+#include "api/handlers.h"
+
+#include <errno.h>
+
+static unsigned status_of(const struct err *e)
+{
+	static const unsigned statuses[ERR_KIND_COUNT] = {
+		[ERR_NONE] = 500,     [ERR_INVALID] = 400,     [ERR_NOT_FOUND] = 404,
+		[ERR_EXISTS] = 409,   [ERR_CONFLICT] = 409,    [ERR_DENIED] = 403,
+		[ERR_LIMIT] = 429,    [ERR_FULL] = 507,	       [ERR_UNSUPPORTED] = 501,
+		[ERR_TIMEOUT] = 504,  [ERR_INTERRUPTED] = 503, [ERR_PROTOCOL] = 502,
+		[ERR_INTERNAL] = 500, [ERR_DAMAGED] = 500,
+	};
+
+	switch (e->code) {
+	case EKEYREJECTED:
+		return 401;
+	case EOPNOTSUPP:
+		return e->kind == ERR_UNSUPPORTED ? 405 : statuses[e->kind];
+	case EMSGSIZE:
+		return 413;
+	default:
+		return statuses[e->kind];
+	}
+}
+
+static const char *code_of(const struct err *e)
+{
+	switch (status_of(e)) {
+	case 401:
+		return "unauthorized";
+	case 405:
+		return "method_not_allowed";
+	case 413:
+		return "too_large";
+	default:
+		return err_kind_name(e->kind);
+	}
+}
+
+void api_error(struct api_call *c, const struct err *e)
+{
+	struct json *j = &c->json;
+
+	buf_clear(&c->out);
+	json_init(j, &c->out);
+	c->type = NULL;
+	c->field_count = 0;
+	c->is_exact = false;
+	c->status = status_of(e);
+	if (c->status == 401)
+		api_field(c, "WWW-Authenticate", "Bearer");
+	if (c->status == 429)
+		api_field(c, "Retry-After", "1");
+	json_object_begin(j);
+	json_key(j, "error");
+	json_object_begin(j);
+	json_kv_str(j, "code", code_of(e));
+	json_kv_str(j, "message", e->msg);
+	json_kv_str(j, "request_id", c->id);
+	json_object_end(j);
+	json_object_end(j);
+}

@@ -1,0 +1,399 @@
+/*
+ * Commands, in the loop: from the request to the keeper's frames and back.
+ *
+ *	wait	 the output is collected, the answer is the result
+ *	SSE	 "Accept: text/event-stream": started, stdout, stderr ..., exit (the result)
+ *	socket	 JSON texts of the same names, but output is bytes: 1 or 2, then what was printed.
+ *		 From the client: bytes are stdin; {"type": "eof"}, {"type": "signal", ...},
+ *		 {"type": "resize", ...}
+ *
+ * Output is given back to the keeper when the client's connection has taken it, so a slow client
+ * slows its command and nothing else. A client that goes leaves the command running; its output is
+ * in its log, at byte offsets (execs.c).
+ */
+#include "api/call.h"
+#include "api/handlers.h"
+
+#include "base/base64.h"
+#include "core/core.h"
+#include "core/result.h"
+
+#include <errno.h>
+
+enum { OUTPUT_INLINE = 1 << 20, EVENT_MAX = 4 << 20, STDIN_HELD_MAX = 2 << 20 };
+enum exec_mode { EXEC_WAIT, EXEC_EVENTS, EXEC_SOCKET };
+
+struct api_exec {
+	struct core_async_exec a;
+	struct core_client_wait wait; /* for the keeper's HELLO */
+	struct api_call *call;
+	struct api_command cmd;
+	enum exec_mode mode;
+	struct collect collect;
+	uint64_t offsets[2]; /* of what comes next */
+	size_t owed[2];	     /* printed, and not given back yet */
+	struct buf input;    /* a socket's, that the keeper has no room for */
+	bool input_ended, began;
+};
+
+static void exec_free(struct api_exec *x)
+{
+	core_client_await_cancel(&x->wait);
+	core_async_exec_cancel(&x->a);
+	collect_done(&x->collect);
+	buf_done(&x->input);
+	free(x);
+}
+
+static void on_gone(struct api_call *c)
+{
+	exec_free(c->arg);
+}
+
+/* ---- what goes to a client ---- */
+
+static bool tell(struct api_exec *x, const char *event, const char *text)
+{
+	struct buf b;
+	bool more;
+
+	if (x->mode == EXEC_EVENTS)
+		return api_event(x->call, event, NULL, text);
+	buf_init(&b, EVENT_MAX);
+	more = buf_printf(&b, "{\"type\":\"%s\",\"data\":%s}", event, text) == 0 &&
+	       api_message(x->call, true, buf_data(&b), buf_len(&b));
+	buf_done(&b);
+	return more;
+}
+
+static bool tell_output(struct api_exec *x, unsigned stream, const void *data, size_t len)
+{
+	const char *name = stream ? "stderr" : "stdout";
+	struct json j;
+	struct buf b;
+	bool more = true;
+
+	buf_init(&b, EVENT_MAX);
+	if (x->mode == EXEC_SOCKET) {
+		if (buf_append(&b, stream ? "\2" : "\1", 1) == 0 && buf_append(&b, data, len) == 0)
+			more = api_message(x->call, false, buf_data(&b), buf_len(&b));
+	} else {
+		json_init(&j, &b);
+		json_object_begin(&j);
+		json_kv_u64(&j, "offset", x->offsets[stream]);
+		json_key(&j, str_is_utf8(data, len) ? "text" : "base64");
+		if (str_is_utf8(data, len))
+			json_strn(&j, data, len);
+		else
+			json_base64(&j, data, len);
+		json_object_end(&j);
+		if (j.error == 0 && buf_cstr(&b))
+			more = api_event(x->call, name, NULL, buf_cstr(&b));
+	}
+	buf_done(&b);
+	return more;
+}
+
+static void give_back(struct api_exec *x)
+{
+	for (unsigned s = 0; s < 2; s++) {
+		if (x->owed[s])
+			core_async_exec_took(&x->a, s ? WIRE_STDERR : WIRE_STDOUT, x->owed[s]);
+		x->owed[s] = 0;
+	}
+}
+
+static void on_room(struct api_call *c)
+{
+	give_back(c->arg);
+}
+
+/* ---- the end ---- */
+
+static void end_with(struct api_exec *x, int r, const struct err *e)
+{
+	struct api_call *c = x->call;
+	enum exec_mode mode = x->mode;
+	bool streams = c->state == API_STREAMS || c->state == API_SOCKET;
+
+	c->on_gone = NULL;
+	c->on_room = NULL;
+	c->on_message = NULL;
+	if (r < 0 && streams) {
+		char *text;
+
+		api_error(c, e);
+		text = strndup((const char *)buf_data(&c->out), buf_len(&c->out));
+		if (text)
+			tell(x, "error", text);
+		free(text);
+	}
+	exec_free(x);
+	if (!streams)
+		api_reply(c, r, e);
+	else if (mode == EXEC_SOCKET)
+		api_socket_end(c, r < 0 ? 1011 : 1000, "");
+	else
+		api_end(c, false);
+}
+
+static int write_result(struct api_exec *x, const struct cove_result *ended, struct err *e)
+{
+	struct cove_result result;
+	char *text;
+
+	if (result_collected(ended, x->mode == EXEC_WAIT ? &x->collect : NULL, &result) < 0)
+		return err_errno(e, ENOMEM, "keep the command's result");
+	text = cove_result_json(&result);
+	cove_result_free(&result);
+	if (!text)
+		return err_errno(e, ENOMEM, "write the answer");
+	if (x->mode == EXEC_WAIT)
+		return api_json_take(x->call, 200, text, e);
+	tell(x, "exit", text);
+	free(text);
+	return 0;
+}
+
+static void on_done(struct core_async_exec *a, int r, const struct err *e)
+{
+	end_with(container(a, struct api_exec, a), r, e);
+}
+
+/* ---- what the keeper says ---- */
+
+static void say_begun(struct api_exec *x, const struct cove_event *ev)
+{
+	bool queued = ev->type == COVE_EVENT_QUEUED;
+	char text[64];
+
+	snprintf(text, sizeof(text), "{\"exec_id\":%llu}", (unsigned long long)ev->exec_id);
+	if (x->mode == EXEC_EVENTS && !x->began)
+		api_begin(x->call, 200, "text/event-stream");
+	x->began = true;
+	if (x->mode != EXEC_WAIT) {
+		tell(x, queued ? "queued" : "started", text);
+	} else if (x->cmd.c.background) {
+		json_object_begin(api_json(x->call, 202));
+		json_kv_u64(&x->call->json, "exec_id", ev->exec_id);
+		json_kv_str(&x->call->json, "cause", queued ? "queued" : "running");
+		json_object_end(&x->call->json);
+	}
+}
+
+static void send_input(struct api_exec *x)
+{
+	size_t n = core_async_exec_write(&x->a, buf_data(&x->input), buf_len(&x->input));
+
+	buf_consume(&x->input, n);
+	if (buf_len(&x->input) == 0 && x->input_ended)
+		core_async_exec_close_input(&x->a);
+	if (x->call->is_full && buf_len(&x->input) < STDIN_HELD_MAX / 2)
+		api_socket_room(x->call);
+}
+
+static void on_event(struct core_async_exec *a, const struct cove_event *ev)
+{
+	struct api_exec *x = container(a, struct api_exec, a);
+	unsigned s = ev->type == COVE_EVENT_ERR;
+	bool more = true;
+	struct err e;
+
+	switch (ev->type) {
+	case COVE_EVENT_QUEUED:
+	case COVE_EVENT_STARTED:
+		say_begun(x, ev);
+		break;
+	case COVE_EVENT_OUT:
+	case COVE_EVENT_ERR:
+		x->owed[s] += ev->len;
+		if (x->mode == EXEC_WAIT)
+			(void)collect_add(&x->collect, s, ev->data, ev->len);
+		else
+			more = tell_output(x, s, ev->data, ev->len);
+		x->offsets[s] += ev->len;
+		if (more)
+			give_back(x);
+		break;
+	case COVE_EVENT_EXIT:
+		if (write_result(x, &ev->result, &e) < 0)
+			api_error(x->call, &e);
+		break;
+	}
+	if (x->mode == EXEC_SOCKET)
+		send_input(x);
+}
+
+/* ---- what a socket's client says ---- */
+
+struct exec_message {
+	const char *type, *signal;
+	unsigned rows, cols;
+};
+static const struct api_in_field message_fields[] = {API_IN(exec_message, type, STR),
+						     API_IN(exec_message, signal, STR),
+						     API_IN(exec_message, rows, UINT),
+						     API_IN(exec_message, cols, UINT),
+						     {NULL, 0, 0}};
+
+static int take_message(struct api_exec *x, const struct exec_message *t, struct err *e)
+{
+	struct core_conn *conn = x->a.x.call.q.conn;
+	int sig = t->signal ? str_parse_signal(t->signal) : 0;
+
+	if (!t->type)
+		return err_set(e, ERR_INVALID, EINVAL, "a message has a 'type'");
+	if (strcmp(t->type, "eof") == 0) {
+		x->input_ended = true;
+		return 0;
+	}
+	if (!conn)
+		return 0;
+	if (strcmp(t->type, "resize") == 0)
+		return core_async_exec_resize(&x->a, t->rows, t->cols);
+	if (strcmp(t->type, "signal") == 0 && sig > 0)
+		return core_async_exec_signal(&x->a, sig);
+	return err_set(e, ERR_INVALID, EINVAL,
+		       "there is no message '%.40s': eof, resize (rows, cols), signal (signal)",
+		       t->type);
+}
+
+static int exec_begin(struct api_exec *x, struct err *e);
+
+/* The first one is the command. */
+static void on_message(struct api_call *c, bool is_text, const void *p, size_t n)
+{
+	struct api_exec *x = c->arg;
+	struct exec_message said = {0};
+	const struct api_in_table tables[] = {{message_fields, &said}, {NULL, NULL}};
+	struct err e = {0};
+	json_t *object = NULL;
+	int r = 0;
+
+	if (is_text)
+		r = api_in_parse(p, n, &object, &e);
+	else if (buf_append(&x->input, p, n) < 0)
+		r = err_set(&e, ERR_LIMIT, E2BIG, "too much stdin at once");
+	if (r == 0 && is_text && !c->body) {
+		c->body = json_incref(object);
+		r = api_command_take(c, object, &x->cmd, &e);
+		x->cmd.c.stream_input = true;
+		if (r == 0)
+			r = exec_begin(x, &e);
+	} else if (r == 0 && is_text) {
+		r = api_in_take(&c->memory, object, tables, &e);
+		if (r == 0)
+			r = take_message(x, &said, &e);
+	}
+	json_decref(object);
+	if (r < 0) {
+		end_with(x, r, &e);
+		return;
+	}
+	c->is_full = buf_len(&x->input) >= STDIN_HELD_MAX / 2;
+	if (x->began)
+		send_input(x);
+}
+
+/* ---- the beginning ---- */
+
+static void on_ready(struct core_client_wait *w, struct core_conn *conn, int r, const struct err *e)
+{
+	struct api_exec *x = container(w, struct api_exec, wait);
+	uint64_t inline_max = x->mode == EXEC_WAIT ? OUTPUT_INLINE : 0;
+	struct err why = {0};
+
+	if (r == 0)
+		r = core_async_exec_start(&x->a, conn, &x->cmd.c, inline_max, &why);
+	else
+		why = *e;
+	if (r < 0)
+		end_with(x, r, &why);
+}
+
+static int exec_begin(struct api_exec *x, struct err *e)
+{
+	const char *box;
+	int r = api_box(x->call, &box, e);
+
+	if (r == 0 && x->cmd.c.pty && x->mode != EXEC_SOCKET)
+		r = err_set(e, ERR_INVALID, EINVAL, "a terminal needs a WebSocket");
+	if (r == 0 && x->cmd.c.stream_input && x->mode != EXEC_SOCKET)
+		r = err_set(e, ERR_INVALID, EINVAL, "a stream of stdin needs a WebSocket");
+	if (r == 0 && x->cmd.max_output > OUTPUT_INLINE)
+		r = err_set(e, ERR_LIMIT, E2BIG, "a result holds at most %d bytes of a stream",
+			    OUTPUT_INLINE);
+	if (r < 0)
+		return r;
+	if (x->cmd.max_output)
+		collect_init_ends(&x->collect, (size_t)x->cmd.max_output);
+	x->wait.on_ready = on_ready;
+	return core_client_await(x->call->api->client, box, &x->wait, e);
+}
+
+static struct api_exec *exec_new(struct api_call *c, enum exec_mode mode)
+{
+	struct api_exec *x = calloc(1, sizeof(*x));
+
+	if (!x)
+		return NULL;
+	x->call = c;
+	x->mode = mode;
+	x->a.on_event = on_event;
+	x->a.on_done = on_done;
+	collect_init(&x->collect, OUTPUT_INLINE);
+	buf_init(&x->input, STDIN_HELD_MAX);
+	c->is_exact = true;
+	c->arg = x;
+	c->on_gone = on_gone;
+	c->on_room = on_room;
+	return x;
+}
+
+static int exec_run(struct api_call *c, struct err *e)
+{
+	bool events = http_head_has_token(c->head, "Accept", "text/event-stream");
+	struct api_exec *x = exec_new(c, events ? EXEC_EVENTS : EXEC_WAIT);
+	int r;
+
+	if (!x)
+		return err_errno(e, ENOMEM, "begin a command");
+	r = api_command_take(c, c->body, &x->cmd, e);
+	if (r == 0)
+		r = exec_begin(x, e);
+	if (r < 0) {
+		c->on_gone = NULL;
+		exec_free(x);
+		return r;
+	}
+	return API_LATER;
+}
+
+static int exec_socket(struct api_call *c, struct err *e)
+{
+	struct api_exec *x;
+	int r;
+
+	if (!api_wants_socket(c))
+		return err_set(e, ERR_INVALID, EINVAL,
+			       "GET here is for a WebSocket; POST runs a command");
+	x = exec_new(c, EXEC_SOCKET);
+	if (!x)
+		return err_errno(e, ENOMEM, "begin a command");
+	c->on_message = on_message;
+	r = api_socket(c, e);
+	if (r < 0) {
+		c->on_gone = NULL;
+		exec_free(x);
+		return r;
+	}
+	return API_LATER;
+}
+
+/* clang-format off */
+const struct api_route api_exec_routes[] = {
+	{"POST", "/v1/boxes/{box}/exec", "runCommand", KEY_RUN, API_BODY_JSON, 16 << 20,
+	 .now = exec_run},
+	{"GET", "/v1/boxes/{box}/exec", "openCommand", KEY_RUN, .now = exec_socket, .socket = true},
+	{0}};
+/* clang-format on */

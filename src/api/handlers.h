@@ -1,0 +1,101 @@
+/*
+ * What handlers use, and what the files of routes share. Each of these has one table (routes.c lists
+ * them) and its handlers.
+ */
+#pragma once
+
+#include "api/api.h"
+#include "base/str.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- for handlers ---- */
+
+const char *api_param(const struct api_call *c, const char *name);
+/* From the query, decoded; NULL: it is not there. ret is in the call's memory. */
+int api_query(struct api_call *c, const char *name, const char **ret, struct err *e);
+int api_query_u64(struct api_call *c, const char *name, uint64_t otherwise, uint64_t *ret,
+		  struct err *e);
+int api_query_bool(struct api_call *c, const char *name, bool *ret, struct err *e);
+
+/* Begins the answer, and a JSON value in it. */
+struct json *api_json(struct api_call *c, unsigned status);
+/* The answer is this JSON text, which is freed; NULL: no memory. */
+int api_json_take(struct api_call *c, unsigned status, char *text, struct err *e);
+int api_no_content(struct api_call *c);
+void api_field(struct api_call *c, const char *name, const char *value); /* borrowed */
+
+/* now: an answer that comes later, in parts. api_reply ends a call that returned API_LATER. */
+enum { API_LATER = 1 };
+void api_reply(struct api_call *c, int r, const struct err *e);
+void api_begin(struct api_call *c, unsigned status, const char *type);
+bool api_bytes(struct api_call *c, const void *p, size_t n);
+void api_end(struct api_call *c, bool cut);
+/* now, of a route with `socket`: was it asked for? Then it becomes one, or the call fails. */
+bool api_wants_socket(const struct api_call *c);
+int api_socket(struct api_call *c, struct err *e);
+bool api_message(struct api_call *c, bool is_text, const void *p, size_t n);
+void api_socket_room(struct api_call *c); /* is_full no longer holds */
+void api_socket_end(struct api_call *c, unsigned code, const char *reason);
+/* One event of SSE (http/sse.h). */
+bool api_event(struct api_call *c, const char *event, const char *id, const char *data);
+
+/* work: an answer in parts. Once c->type and c->length are set, a descriptor to write to, which
+ * blocks while the client is slow and fails with EPIPE when it has gone. Status 200 unless set. */
+int api_stream_open(struct api_call *c, int *ret_fd, struct err *e);
+/* For progress callbacks: should it go on? And a descriptor that is readable when not. */
+bool api_goes_on(const struct api_call *c);
+int api_cancel_fd(struct api_call *c, int *ret_fd, struct err *e);
+
+/* Turns a libcove call's error into ours. */
+int api_failed(int r, const struct cove_error *err, struct err *e);
+
+/* ---- routes and what they share ---- */
+
+extern const struct api_route api_box_routes[], api_exec_routes[], api_execs_routes[],
+	api_file_routes[], api_snapshot_routes[], api_system_routes[];
+
+/* in_box.c: a box's options (also of a session), and a command. */
+extern const struct api_in_field api_box_fields[], api_command_fields[];
+
+/* A command as a request has it. */
+struct api_command {
+	struct cove_command c;
+	const char *input;	  /* text */
+	const char *input_base64; /* or bytes */
+	uint64_t max_output;
+};
+/* Fills command->c from a JSON object; the call's memory has what it points to. */
+int api_command_take(struct api_call *c, json_t *object, struct api_command *ret, struct err *e);
+/* The caller's names become this machine's, and what it may not ask for is refused. */
+int api_box_options_check(struct api_call *c, struct cove *cove, struct cove_box_options *o,
+			  struct err *e);
+
+/* An image that the caller may use: its own, or else one of the operator's, which all share. */
+int api_image(struct api_call *c, struct cove *cove, const char *name, const char **ret,
+	      struct err *e);
+/* The path parameter {box}, as its name on this machine. */
+int api_box(struct api_call *c, const char **ret, struct err *e);
+/* A running box for blocking calls. */
+int api_box_find(struct api_call *c, struct cove *cove, struct cove_box **ret, struct err *e);
+
+/* On a box whose creation had an Idempotency-Key: which request it was. Never shown. */
+#define API_REQUEST_LABEL "cove.request"
+
+/* quota.c: holds what a new box may use for the caller's key, until api_quota_release. ERR_LIMIT
+ * where that is more than the key has. */
+int api_quota_hold(struct api_call *c, struct cove *cove, const struct cove_box_options *o,
+		   struct err *e);
+/* The same for `count` boxes that are like the source of a fork. */
+int api_quota_hold_like(struct api_call *c, struct cove *cove, const char *source, uint64_t count,
+			struct err *e);
+void api_quota_release(struct api_call *c);
+/* Is there room for one more of these? */
+int api_quota_room(struct api_call *c, struct cove *cove, enum key_quota_id what, struct err *e);
+
+/* execs.c: {"<key>": [...]} of rows that libcove listed, which are freed; count may be its
+ * error. */
+struct wire_named_field;
+int api_put_rows(struct api_call *c, const char *key, const struct wire_named_field *fields,
+		 void *rows, size_t size, int count, const struct cove_error *err, struct err *e);

@@ -1,0 +1,217 @@
+/*
+ * Quotas of keys. What a key has is what its boxes may use, running or not, as their records say;
+ * a box that is being made counts from before it is begun, so that many requests at once get no
+ * more than one after the other.
+ */
+#include "api/call.h"
+#include "api/handlers.h"
+
+#include "base/fd.h"
+#include "core/core.h"
+#include "store/snapshot.h"
+
+#include <errno.h>
+#include <pthread.h>
+
+struct api_hold {
+	char key_id[KEY_ID_SIZE];
+	struct key_usage usage;
+	struct api_hold *next;
+};
+
+struct api_quotas {
+	pthread_mutex_t lock;
+	struct api_hold *holds;
+};
+
+struct api_quotas *api_quotas_new(void)
+{
+	struct api_quotas *q = calloc(1, sizeof(*q));
+
+	if (q)
+		pthread_mutex_init(&q->lock, NULL);
+	return q;
+}
+
+void api_quotas_free(struct api_quotas *q)
+{
+	if (!q)
+		return;
+	pthread_mutex_destroy(&q->lock);
+	free(q);
+}
+
+static void add_usage(struct key_usage *to, const struct key_usage *u)
+{
+	for (size_t i = 0; i < KEY_QUOTA_COUNT; i++)
+		if (__builtin_add_overflow(to->of[i], u->of[i], &to->of[i]))
+			to->of[i] = KEY_EVERYTHING;
+}
+
+static int usage_of(struct api_call *c, struct cove *cove, struct key_usage *ret, struct err *e)
+{
+	char **names;
+	size_t count;
+	int r = record_names(&cove->state, &names, &count, e);
+
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < count; i++) {
+		struct record record;
+
+		if (!api_name_shown(c, KEY_OF_BOX, names[i], NULL) ||
+		    record_load(&cove->state, names[i], &record, NULL) < 0)
+			continue;
+		key_usage_add_box(ret, &record.spec);
+		record_done(&record);
+	}
+	state_names_free(names, count);
+	return 0;
+}
+
+static bool has_quotas(const struct key *k)
+{
+	for (size_t i = 0; i < KEY_QUOTA_COUNT; i++)
+		if (k->quotas[i])
+			return true;
+	return false;
+}
+
+/* Takes hold; it is the call's until api_quota_release. */
+static int hold_take(struct api_call *c, struct cove *cove, struct api_hold *hold, struct err *e)
+{
+	struct api_quotas *q = c->api->quotas;
+	struct key_usage now = {0};
+	int r;
+
+	str_copy(hold->key_id, sizeof(hold->key_id), c->who.key->id);
+	pthread_mutex_lock(&q->lock);
+	r = usage_of(c, cove, &now, e);
+	for (struct api_hold *h = q->holds; h; h = h->next)
+		if (strcmp(h->key_id, hold->key_id) == 0)
+			add_usage(&now, &h->usage);
+	if (r == 0)
+		r = key_quota_check(c->who.key, &now, &hold->usage, e);
+	if (r == 0) {
+		hold->next = q->holds;
+		q->holds = hold;
+		c->hold = hold;
+	}
+	pthread_mutex_unlock(&q->lock);
+	if (r < 0)
+		free(hold);
+	return r;
+}
+
+static int hold_new(struct api_call *c, struct api_hold **ret, struct err *e)
+{
+	*ret = NULL;
+	if (c->who.is_operator || !has_quotas(c->who.key))
+		return 0;
+	*ret = calloc(1, sizeof(**ret));
+	return *ret ? 0 : err_errno(e, ENOMEM, "look at the key's quotas");
+}
+
+int api_quota_hold(struct api_call *c, struct cove *cove, const struct cove_box_options *o,
+		   struct err *e)
+{
+	struct api_hold *hold;
+	struct core_spec spec;
+	int r = hold_new(c, &hold, e);
+
+	if (r < 0 || !hold)
+		return r;
+	r = core_spec_init(&spec, o, NULL, NULL, e);
+	if (r < 0) {
+		free(hold);
+		return r;
+	}
+	key_usage_add_box(&hold->usage, &spec.spec);
+	core_spec_done(&spec);
+	return hold_take(c, cove, hold, e);
+}
+
+/* What a fork may use is in the spec of its source; that of a snapshot is with it. */
+static int usage_like(struct cove *cove, const char *source, uint64_t count, struct key_usage *u,
+		      struct err *e)
+{
+	bool is_box = str_starts(source, "box:");
+	struct snapshot sn;
+	struct record record;
+	struct spec spec;
+	int r;
+
+	if (is_box) {
+		r = record_load(&cove->state, source + strlen("box:"), &record, e);
+		for (uint64_t i = 0; r == 0 && i < count; i++)
+			key_usage_add_box(u, &record.spec);
+		if (r == 0)
+			record_done(&record);
+		return r;
+	}
+	r = snapshot_find(&cove->state, source + strlen("snapshot:"), &sn, e);
+	if (r == 0) {
+		autofree char *text = strdup(sn.spec);
+
+		r = text ? spec_parse(&spec, text, strlen(text), e)
+			 : err_errno(e, ENOMEM, "look at the snapshot");
+		for (uint64_t i = 0; r == 0 && i < count; i++)
+			key_usage_add_box(u, &spec);
+	}
+	snapshot_done(&sn);
+	return r;
+}
+
+int api_quota_hold_like(struct api_call *c, struct cove *cove, const char *source, uint64_t count,
+			struct err *e)
+{
+	struct api_hold *hold;
+	int r;
+
+	if (count == 0 || count > FORKS_MAX)
+		return err_set(e, ERR_INVALID, EINVAL, "'count' is 1 to %u", FORKS_MAX);
+	r = hold_new(c, &hold, e);
+	if (r < 0 || !hold)
+		return r;
+	r = usage_like(cove, source, count, &hold->usage, e);
+	if (r < 0) {
+		free(hold);
+		return r;
+	}
+	return hold_take(c, cove, hold, e);
+}
+
+int api_quota_room(struct api_call *c, struct cove *cove, enum key_quota_id what, struct err *e)
+{
+	struct key_usage now = {0}, more = {0};
+	struct cove_snapshot_info *rows = NULL;
+	struct cove_error err;
+	int count;
+
+	if (c->who.is_operator || !c->who.key->quotas[what])
+		return 0;
+	more.of[what] = 1;
+	count = cove_snapshots(cove, NULL, &rows, &err);
+	if (count < 0)
+		return api_failed(count, &err, e);
+	for (int i = 0; i < count; i++)
+		now.of[what] += api_name_shown(c, KEY_OF_SNAPSHOT, rows[i].name, NULL);
+	free(rows);
+	return key_quota_check(c->who.key, &now, &more, e);
+}
+
+void api_quota_release(struct api_call *c)
+{
+	struct api_quotas *q = c->api->quotas;
+	struct api_hold **at;
+
+	if (!c->hold)
+		return;
+	pthread_mutex_lock(&q->lock);
+	for (at = &q->holds; *at != c->hold; at = &(*at)->next)
+		;
+	*at = c->hold->next;
+	pthread_mutex_unlock(&q->lock);
+	free(c->hold);
+	c->hold = NULL;
+}

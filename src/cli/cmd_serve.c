@@ -1,0 +1,22 @@
+/* cove serve: boxes over HTTP, by cove-server. Its options are that program's own. */
+#include "cli/cli.h"
+
+const struct verb verb_serve = {
+	.name = "serve",
+	.synopsis = "serve [--listen ADDRESS:PORT]... [--config FILE] [OPTIONS]",
+	.summary = "serve boxes over HTTP, to SDKs and other machines",
+	.help = "Listens on a Unix socket, where this user needs no key, and on the addresses "
+		"given,\n"
+		"where every request brings one (`cove key create NAME`). Boxes are not the\n"
+		"server's: it may be killed and started again at any time. `cove serve --help`\n"
+		"lists all options. What can be asked: docs/api/openapi.yaml.\n\n"
+		"Examples:\n"
+		"  cove serve\n"
+		"  cove serve --listen 127.0.0.1:7070\n"
+		"  cove serve --listen 0.0.0.0:7070 --tls-cert c.pem --tls-key k.pem \\\n"
+		"      --min-wall gvisor --host-name boxes.example.org\n",
+	.options = (const enum opt_id[]){OPT_HELP, OPT_END},
+	.args = {0, -1},
+	.no_home = true,
+	.program = "cove-server",
+};

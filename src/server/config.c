@@ -1,0 +1,264 @@
+/* The server's configuration; see config.h. */
+#include "server/config.h"
+
+#include "base/fd.h"
+#include "base/limits.h"
+#include "base/str.h"
+#include "net/host.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum setting_kind { TEXT, LIST, FLAG, NUMBER };
+enum { CONFIG_FILE_MAX = 256 << 10, THREADS = 32, CONNECTIONS = 12000 };
+
+struct setting {
+	const char *name;
+	enum setting_kind kind;
+	size_t offset;
+	uint64_t max;
+	const char *value, *help;
+};
+
+/* clang-format off */
+#define AT(name) offsetof(struct server_config, name)
+static const struct setting settings[] = {
+	{"listen", LIST, AT(listen), 0, "ADDRESS:PORT",
+	 "serve TCP there too, with keys (`cove key create`); repeatable"},
+	{"socket", TEXT, AT(socket), 0, "PATH",
+	 "the Unix socket, for this user, without a key; none: there is none"},
+	{"home", TEXT, AT(home), 0, "DIR", "the state directory; default $COVE_HOME or the usual"},
+	{"tls-cert", TEXT, AT(tls_cert), 0, "FILE", "certificate chain (PEM) for TCP"},
+	{"tls-key", TEXT, AT(tls_key), 0, "FILE", "its key (PEM)"},
+	{"plain-http", FLAG, AT(plain_http), 0, NULL,
+	 "allow an address beyond loopback without TLS: keys can be read on the way"},
+	{"min-wall", TEXT, AT(min_wall), 0, "NAME",
+	 "every box has at least this wall; beyond loopback gvisor"},
+	{"accept-shared-kernel", FLAG, AT(shared_kernel), 0, NULL,
+	 "allow an address beyond loopback with boxes that share this machine's kernel"},
+	{"host-name", LIST, AT(host_names), 0, "NAME",
+	 "clients call this server so (its address and localhost are known); repeatable"},
+	{"origin", LIST, AT(origins), 0, "URL",
+	 "pages of this site may ask this server from a browser; repeatable"},
+	{"private", FLAG, AT(private), 0, NULL,
+	 "serve the process that started this one alone: end when stdin does"},
+	{"threads", NUMBER, AT(threads), 1000, "N", "for calls that block; default 32"},
+	{"connections", NUMBER, AT(connections), 1000000, "N", "at once; default 12000"},
+};
+/* clang-format on */
+
+static const struct setting *setting_find(const char *name, size_t len)
+{
+	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++)
+		if (strlen(settings[i].name) == len && memcmp(settings[i].name, name, len) == 0)
+			return &settings[i];
+	return NULL;
+}
+
+void server_config_help(void)
+{
+	printf("Usage: cove serve [OPTIONS]\n\nOptions (a file given by --config FILE has the "
+	       "same names, as \"NAME: VALUE\" lines):\n");
+	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++)
+		printf("  --%s%s%s\n        %s\n", settings[i].name, settings[i].value ? " " : "",
+		       settings[i].value ? settings[i].value : "", settings[i].help);
+}
+
+static void list_free(struct config_list *l)
+{
+	while (l->count > 0)
+		free(l->items[--l->count]);
+}
+
+void server_config_done(struct server_config *c)
+{
+	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
+		char *at = (char *)c + settings[i].offset;
+
+		if (settings[i].kind == TEXT)
+			free(*(char **)at);
+		else if (settings[i].kind == LIST)
+			list_free((struct config_list *)at);
+	}
+}
+
+static int take(struct server_config *c, const struct setting *s, const char *value, struct err *e)
+{
+	char *at = (char *)c + s->offset, *copy = NULL;
+	struct config_list *list = (struct config_list *)at;
+
+	if (s->kind == FLAG) {
+		bool off = value && strcmp(value, "false") == 0;
+
+		if (value && !off && strcmp(value, "true") != 0)
+			return err_set(e, ERR_INVALID, EINVAL, "%s is true or false", s->name);
+		*(bool *)at = !off;
+		return 0;
+	}
+	if (!value || !*value)
+		return err_set(e, ERR_INVALID, EINVAL, "%s needs a value: %s", s->name, s->value);
+	if (s->kind == NUMBER) {
+		if (!str_parse_u64(value, s->max, (uint64_t *)at) || *(uint64_t *)at == 0)
+			return err_set(e, ERR_INVALID, EINVAL, "%s is a number from 1 to %llu",
+				       s->name, (unsigned long long)s->max);
+		return 0;
+	}
+	if (s->kind == LIST && list->count == CONFIG_LIST_MAX)
+		return err_set(e, ERR_LIMIT, E2BIG, "more than %d of %s", CONFIG_LIST_MAX, s->name);
+	copy = strdup(value);
+	if (!copy)
+		return err_errno(e, ENOMEM, "read the configuration");
+	if (s->kind == LIST) {
+		list->items[list->count++] = copy;
+	} else {
+		free(*(char **)at);
+		*(char **)at = copy;
+	}
+	return 0;
+}
+
+/* ---- the file ---- */
+
+static char *trim(char *s)
+{
+	char *end;
+
+	s += strspn(s, " \t\r");
+	end = s + strlen(s);
+	while (end > s && strchr(" \t\r", end[-1]))
+		*--end = 0;
+	return s;
+}
+
+static int take_line(struct server_config *c, char *line, struct err *e)
+{
+	const struct setting *s;
+	char *value, *comment = strchr(line, '#');
+
+	if (comment && (comment == line || comment[-1] == ' ' || comment[-1] == '\t'))
+		*comment = 0;
+	line = trim(line);
+	if (!*line)
+		return 0;
+	value = strchr(line, ':');
+	if (!value)
+		return err_set(e, ERR_INVALID, EINVAL, "a line is \"NAME: VALUE\"");
+	*value++ = 0;
+	line = trim(line);
+	value = trim(value);
+	if (strlen(value) > 1 && *value == '"' && value[strlen(value) - 1] == '"') {
+		value[strlen(value) - 1] = 0;
+		value++;
+	}
+	s = setting_find(line, strlen(line));
+	if (!s)
+		return err_set(e, ERR_INVALID, EINVAL, "there is no '%.60s'", line);
+	return take(c, s, value, e);
+}
+
+static int take_file(struct server_config *c, const char *path, struct err *e)
+{
+	autofree char *text = NULL;
+	char *line, *next;
+	size_t len;
+	int r = fd_read_file(AT_FDCWD, path, CONFIG_FILE_MAX, &text, &len);
+	unsigned n = 1;
+
+	if (r < 0)
+		return err_errno(e, -r, "read '%s'", path);
+	if (strlen(text) != len)
+		return err_set(e, ERR_INVALID, EINVAL, "'%s' is no text", path);
+	for (line = text; line; line = next, n++) {
+		next = strchr(line, '\n');
+		if (next)
+			*next++ = 0;
+		r = take_line(c, line, e);
+		if (r < 0) {
+			err_prefix(e, "%s, line %u", path, n);
+			return r;
+		}
+	}
+	return 0;
+}
+
+/* ---- flags ---- */
+
+static int take_flag(struct server_config *c, char *const **argv, bool only_file, struct err *e)
+{
+	const char *arg = **argv, *name = arg + 2, *equals = strchr(arg, '=');
+	size_t len = equals ? (size_t)(equals - name) : strlen(name);
+	bool is_file = len == 6 && memcmp(name, "config", 6) == 0;
+	const struct setting *s = setting_find(name, len);
+	const char *value = equals ? equals + 1 : NULL;
+
+	if (strcmp(arg, "--help") == 0 || strcmp(arg, "-h") == 0) {
+		c->show_help = true;
+		return 0;
+	}
+	if (!str_starts(arg, "--") || (!s && !is_file))
+		return err_set(e, ERR_INVALID, EINVAL,
+			       "there is no option '%.60s': cove serve --help", arg);
+	if (!equals && (is_file || s->kind != FLAG)) {
+		value = (*argv)[1];
+		if (!value)
+			return err_set(e, ERR_INVALID, EINVAL, "%.60s needs a value", arg);
+		++*argv;
+	}
+	if (is_file)
+		return only_file ? take_file(c, value, e) : 0;
+	return only_file ? 0 : take(c, s, value, e);
+}
+
+int server_config_read(struct server_config *ret, char *const *argv, struct err *e)
+{
+	struct server_config c = {.threads = THREADS, .connections = CONNECTIONS};
+	int r = 0;
+
+	/* The file first, so that flags overrule it wherever they stand. */
+	for (char *const *at = argv; *at && r == 0; at++)
+		r = take_flag(&c, &at, true, e);
+	for (char *const *at = argv; *at && r == 0; at++)
+		r = take_flag(&c, &at, false, e);
+	if (r == 0 && !c.tls_cert != !c.tls_key)
+		r = err_set(e, ERR_INVALID, EINVAL, "tls-cert and tls-key go together");
+	if (r < 0)
+		server_config_done(&c);
+	else
+		*ret = c;
+	return r;
+}
+
+/* ---- who may ask ---- */
+
+static bool list_has(const struct config_list *l, const char *s)
+{
+	for (size_t i = 0; i < l->count; i++)
+		if (strcasecmp(l->items[i], s) == 0)
+			return true;
+	return false;
+}
+
+bool server_config_has_host(const struct server_config *c, const char *host)
+{
+	struct host h;
+
+	/* An address is in no DNS, so no page can make a browser take it for its own site's. */
+	return strcmp(host, "localhost") == 0 || (host_parse(&h, host) == 0 && h.is_address) ||
+	       list_has(&c->host_names, host);
+}
+
+bool server_config_has_origin(const struct server_config *c, const char *origin,
+			      const struct http_target *target)
+{
+	const char *name = strstr(origin, "://");
+	struct host h;
+	uint16_t port;
+
+	if (list_has(&c->origins, origin))
+		return true;
+	return name && host_parse_authority(&h, name + 3, &port) == 0 &&
+	       strcmp(h.text, target->host) == 0 && port == target->port;
+}

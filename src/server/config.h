@@ -1,0 +1,45 @@
+/*
+ * How a server is configured: flags, and a file with the same names, one "NAME: VALUE" to a
+ * line, which flags overrule. "#" begins a comment. An unknown name is an error with its line.
+ */
+#pragma once
+
+#include "base/err.h"
+#include "http/http.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { CONFIG_LIST_MAX = 16 };
+
+struct config_list {
+	char *items[CONFIG_LIST_MAX]; /* owned */
+	size_t count;
+};
+
+struct server_config {
+	struct config_list listen;     /* "ADDRESS:PORT"; none: only the Unix socket */
+	char *socket;		       /* path of it; NULL: the usual place; "none" */
+	char *home;		       /* state directory; NULL: the usual place */
+	char *tls_cert, *tls_key;      /* PEM files */
+	bool plain_http;	       /* beyond loopback without TLS */
+	bool shared_kernel;	       /* beyond loopback with the native wall */
+	char *min_wall;		       /* boxes have this wall or another that is as strong */
+	struct config_list host_names; /* that clients may call it by */
+	struct config_list origins;    /* pages that may ask: "https://example.org" */
+	bool private; /* ends when stdin does; others may serve the same state directory */
+	uint64_t threads, connections;
+	bool show_help;
+};
+
+void server_config_done(struct server_config *c);
+/* argv without the program's name. */
+int server_config_read(struct server_config *ret, char *const *argv, struct err *e);
+/* The help of all flags. */
+void server_config_help(void);
+
+bool server_config_has_host(const struct server_config *c, const char *host);
+/* Is it the server's own page, or one that is listed? */
+bool server_config_has_origin(const struct server_config *c, const char *origin,
+			      const struct http_target *target);

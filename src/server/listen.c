@@ -1,0 +1,318 @@
+/*
+ * Where a server listens: a Unix socket that only its user can open, TCP addresses with or without
+ * TLS, or sockets that systemd has already (LISTEN_FDS).
+ *
+ * A server that takes over from another, dead or ending, puts its socket beside the old one and
+ * renames it into place: no client finds none. Who holds the lock beside it is the server of this
+ * state directory; there is one.
+ */
+#include "base/fd.h"
+#include "base/str.h"
+#include "net/channel_tcp.h"
+#include "net/host.h"
+#include "net/tls.h"
+#include "server/server.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum { BACKLOG = 1024, ACCEPT_TURN = 64, RETRY_MS = 200 };
+
+struct server_listener {
+	struct server *server;
+	struct ev_io io; /* its fd is owned */
+	struct ev_timer retry;
+	bool is_unix, is_tls, full;
+	char url[192], path[108]; /* path: of our own socket file, or empty */
+};
+
+static void peer_text(int fd, const struct sockaddr_storage *from, char ret[64])
+{
+	char host[INET6_ADDRSTRLEN] = "";
+	const struct sockaddr_in *in = (const struct sockaddr_in *)from;
+	const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)from;
+
+	if (from->ss_family == AF_INET)
+		inet_ntop(AF_INET, &in->sin_addr, host, sizeof(host));
+	else if (from->ss_family == AF_INET6)
+		inet_ntop(AF_INET6, &in6->sin6_addr, host, sizeof(host));
+	snprintf(ret, 64, "%s", host[0] ? host : "unix");
+}
+
+static void serve(struct server_listener *l, int fd, const struct sockaddr_storage *from)
+{
+	char address[64];
+	struct api_client_info client = {
+		.is_local = l->is_unix, .address = address, .is_tls = l->is_tls};
+	struct ucred peer;
+	socklen_t len = sizeof(peer);
+	struct channel *ch;
+	struct err e;
+
+	if (l->is_unix && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0) {
+		close(fd);
+		return;
+	}
+	if (l->is_unix)
+		client.peer_uid = peer.uid;
+	peer_text(fd, from, address);
+	if (channel_tcp_take(&ch, l->server->ev, fd) < 0)
+		return;
+	if (l->is_tls)
+		ch = channel_tls_serve(l->server->tls, l->server->ev, ch, &e);
+	if (ch)
+		server_conn_new(l->server, ch, &client);
+}
+
+static void pause_accepting(struct server_listener *l, bool full)
+{
+	l->full = full;
+	ev_io_set(l->server->ev, &l->io, 0);
+	if (!full)
+		ev_timer_set(l->server->ev, &l->retry, RETRY_MS);
+}
+
+static void on_accept(struct ev_io *io, uint32_t events)
+{
+	struct server_listener *l = container(io, struct server_listener, io);
+
+	for (int i = 0; i < ACCEPT_TURN; i++) {
+		struct sockaddr_storage from = {0};
+		socklen_t len = sizeof(from);
+		int fd;
+
+		if (l->server->conn_count >= l->server->config->connections) {
+			pause_accepting(l, true);
+			return;
+		}
+		fd = accept4(io->fd, (struct sockaddr *)&from, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		if (fd >= 0) {
+			serve(l, fd, &from);
+		} else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM ||
+			   errno == ENOBUFS) {
+			server_log("error", "no connection can be taken for a moment: %s",
+				   strerrordesc_np(errno));
+			pause_accepting(l, false);
+			return;
+		} else if (errno != EINTR && errno != ECONNABORTED) {
+			return;
+		}
+	}
+}
+
+static void on_retry(struct ev_timer *t)
+{
+	struct server_listener *l = container(t, struct server_listener, retry);
+
+	ev_io_set(l->server->ev, &l->io, EPOLLIN);
+}
+
+void server_listen_again(struct server *s)
+{
+	for (size_t i = 0; i < s->listener_count; i++) {
+		if (!s->listeners[i]->full)
+			continue;
+		s->listeners[i]->full = false;
+		ev_io_set(s->ev, &s->listeners[i]->io, EPOLLIN);
+	}
+}
+
+/* Takes fd. */
+static int add(struct server *s, int fd, bool is_unix, const char *path, const char *url,
+	       struct err *e)
+{
+	struct server_listener *l = calloc(1, sizeof(*l));
+	int r = l && s->listener_count < SERVER_LISTEN_MAX ? 0 : -ENOMEM;
+
+	if (r == 0) {
+		l->server = s;
+		l->is_unix = is_unix;
+		l->is_tls = !is_unix && s->config->tls_cert;
+		l->io = (struct ev_io){.on_event = on_accept, .fd = fd};
+		l->retry.on_timer = on_retry;
+		snprintf(l->url, sizeof(l->url), "%s%s",
+			 is_unix     ? ""
+			 : l->is_tls ? "https://"
+				     : "http://",
+			 url);
+		str_copy(l->path, sizeof(l->path), path);
+		r = ev_io_add(s->ev, &l->io, EPOLLIN);
+	}
+	if (r < 0) {
+		free(l);
+		close(fd);
+		return err_errno(e, -r, "listen on %s", url);
+	}
+	s->listeners[s->listener_count++] = l;
+	return 0;
+}
+
+/* ---- Unix ---- */
+
+static int bind_unix(const char *path, struct err *e)
+{
+	struct sockaddr_un at = {.sun_family = AF_UNIX};
+	autoclose int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	char beside[sizeof(at.sun_path)];
+
+	if (fd < 0)
+		return err_errno(e, errno, "make a Unix socket");
+	if ((size_t)snprintf(beside, sizeof(beside), "%s.%d", path, (int)getpid()) >=
+	    sizeof(beside))
+		return err_set(e, ERR_INVALID, ENAMETOOLONG,
+			       "the socket's path is longer than %zu bytes: %s",
+			       sizeof(beside) - 12, path);
+	str_copy(at.sun_path, sizeof(at.sun_path), beside);
+	unlink(beside);
+	if (bind(fd, (struct sockaddr *)&at, sizeof(at)) < 0)
+		return err_errno(e, errno, "make the socket '%s'", path);
+	if (chmod(beside, 0600) < 0 || listen(fd, BACKLOG) < 0 || rename(beside, path) < 0) {
+		int r = errno;
+
+		unlink(beside);
+		return err_errno(e, r, "listen on '%s'", path);
+	}
+	return take_fd(fd);
+}
+
+static int listen_unix(struct server *s, const char *path, struct err *e)
+{
+	char url[128];
+	int fd = bind_unix(path, e);
+
+	if (fd < 0)
+		return fd;
+	/* It fits where the socket's own name did. */
+	snprintf(url, sizeof(url), "unix:%.108s", path);
+	return add(s, fd, true, path, url, e);
+}
+
+/* ---- TCP ---- */
+
+static bool is_loopback(const struct host *h)
+{
+	static const uint8_t six[16] = {[15] = 1};
+
+	return h->family == AF_INET ? h->addr[0] == 127 : memcmp(h->addr, six, 16) == 0;
+}
+
+/* What another machine can reach is guarded twice, or the operator says that it is not. */
+static int check_beyond(const struct server_config *c, const char *at, struct err *e)
+{
+	if (!c->tls_cert && !c->plain_http)
+		return err_set(e, ERR_DENIED, EPERM,
+			       "%s can be reached from elsewhere: give --tls-cert and --tls-key, "
+			       "or --plain-http if something in front of it does TLS",
+			       at);
+	if (!c->min_wall && !c->shared_kernel)
+		return err_set(e, ERR_DENIED, EPERM,
+			       "%s can be reached from elsewhere: give --min-wall gvisor, or "
+			       "--accept-shared-kernel",
+			       at);
+	return 0;
+}
+
+static int listen_tcp(struct server *s, const char *text, struct err *e)
+{
+	struct sockaddr_storage at;
+	autoclose int fd = -1;
+	struct host h;
+	uint16_t port = 0;
+	char url[128];
+	socklen_t len;
+	int one = 1;
+
+	if (host_parse_authority(&h, strcmp(text, "localhost") == 0 ? "127.0.0.1" : text, &port) <
+		    0 ||
+	    !h.is_address)
+		return err_set(e, ERR_INVALID, EINVAL,
+			       "'%.60s' is no ADDRESS:PORT as 127.0.0.1:7070 or [::1]:7070", text);
+	if (!is_loopback(&h) && check_beyond(s->config, text, e) < 0)
+		return -EPERM;
+	len = addr_socket(&at, h.family, h.addr, port);
+	fd = socket(h.family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return err_errno(e, errno, "make a socket");
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	if (bind(fd, (struct sockaddr *)&at, len) < 0 || listen(fd, BACKLOG) < 0)
+		return err_errno(e, errno, "listen on %s", text);
+	len = sizeof(at);
+	if (getsockname(fd, (struct sockaddr *)&at, &len) < 0)
+		return err_errno(e, errno, "listen on %s", text);
+	port = ntohs(h.family == AF_INET ? ((struct sockaddr_in *)&at)->sin_port
+					 : ((struct sockaddr_in6 *)&at)->sin6_port);
+	snprintf(url, sizeof(url), h.family == AF_INET ? "%s:%u" : "[%s]:%u", h.text, port);
+	return add(s, take_fd(fd), false, "", url, e);
+}
+
+/* ---- systemd's ---- */
+
+static int take_given(struct server *s, struct err *e)
+{
+	const char *pid = getenv("LISTEN_PID"), *count = getenv("LISTEN_FDS");
+	uint64_t n, p;
+	int r = 0;
+
+	if (!pid || !count || !str_parse_u64(pid, INT32_MAX, &p) || (pid_t)p != getpid() ||
+	    !str_parse_u64(count, SERVER_LISTEN_MAX, &n))
+		return 0;
+	for (int fd = 3; fd < 3 + (int)n && r >= 0; fd++) {
+		int domain = 0;
+		socklen_t len = sizeof(domain);
+
+		if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) < 0)
+			return err_errno(e, errno, "take the socket %d that systemd gives", fd);
+		fcntl(fd, F_SETFD, FD_CLOEXEC);
+		fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+		r = add(s, fd, domain == AF_UNIX, "", "a socket of systemd's", e);
+	}
+	unsetenv("LISTEN_PID");
+	unsetenv("LISTEN_FDS");
+	return r < 0 ? r : (int)n;
+}
+
+int server_listen_all(struct server *s, struct err *e)
+{
+	const struct server_config *c = s->config;
+	char path[600];
+	int r = take_given(s, e), given = r;
+
+	if (r >= 0 && given == 0 && (!c->socket || strcmp(c->socket, "none") != 0)) {
+		snprintf(path, sizeof(path), "%s/server.sock", s->api->cove->state.run);
+		r = listen_unix(s, c->socket ? c->socket : path, e);
+	}
+	for (size_t i = 0; i < c->listen.count && r >= 0; i++)
+		r = listen_tcp(s, c->listen.items[i], e);
+	if (r >= 0 && s->listener_count == 0)
+		r = err_set(e, ERR_INVALID, EINVAL,
+			    "there is nothing to listen on: give --listen or --socket");
+	return r < 0 ? r : 0;
+}
+
+const char *server_listener_url(const struct server *s, size_t i)
+{
+	return i < s->listener_count ? s->listeners[i]->url : NULL;
+}
+
+void server_listen_end(struct server *s)
+{
+	while (s->listener_count > 0) {
+		struct server_listener *l = s->listeners[--s->listener_count];
+
+		ev_timer_stop(s->ev, &l->retry);
+		ev_io_remove(s->ev, &l->io);
+		fd_close(&l->io.fd);
+		if (l->path[0])
+			unlink(l->path);
+		free(l);
+	}
+}

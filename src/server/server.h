@@ -1,0 +1,74 @@
+/*
+ * cove-server: the API on sockets. One loop; what blocks is in ev's threads (api/api.h).
+ *
+ *	main.c	    configuration -> listeners -> loop -> an orderly end
+ *	config.c    flags and the file that has them too
+ *	listen.c    sockets of our own, or systemd's; accepting
+ *	conn.c	    one connection: requests in, answers out; conn_socket.c where it is a WebSocket
+ *	log.c	    one line of JSON per request
+ *
+ * Nothing of a box is in this process: a box has its keeper, a command its log. So it may be killed
+ * at any moment, and another takes over where it stood.
+ */
+#pragma once
+
+#include "api/api.h"
+#include "net/channel.h"
+#include "server/config.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+	SERVER_HEAD_MAX = 64 << 10,
+	SERVER_FIELDS_MAX = 100,
+	SERVER_IN_MAX = 128 << 10,    /* read and not yet handed on, of a connection */
+	SERVER_OUT_MAX = 80 << 20,    /* an answer that is not a stream is written at once */
+	SERVER_OUT_HIGH = 256 << 10,  /* a stream waits while so much is not yet sent */
+	SERVER_HEAD_MS = 10000,	      /* from the first byte of a head to its last */
+	SERVER_IDLE_MS = 300000,      /* between two requests */
+	SERVER_STALL_MS = 60000,      /* a client that neither reads nor sends what is awaited */
+	SERVER_LINGER_MS = 2000,      /* what it still sends is read, so that it sees the answer */
+	SERVER_MESSAGE_MAX = 1 << 20, /* of a WebSocket */
+	SERVER_PING_MS = 30000,
+	SERVER_LISTEN_MAX = 16,
+};
+
+struct server_conn;
+struct tls;
+
+struct server {
+	struct ev *ev;
+	struct api *api;
+	const struct server_config *config;
+	struct tls *tls;				      /* owned; NULL: none */
+	struct server_listener *listeners[SERVER_LISTEN_MAX]; /* owned */
+	size_t listener_count;
+	struct server_conn *conns;
+	unsigned conn_count;
+	bool ending; /* no new requests; ends when the last connection has */
+};
+
+/* ---- listen.c ---- */
+
+int server_listen_all(struct server *s, struct err *e);
+/* Accepts nothing more. A socket file of ours goes. */
+void server_listen_end(struct server *s);
+/* Where a listener is, for people: "http://127.0.0.1:7070", "unix:/run/...". */
+const char *server_listener_url(const struct server *s, size_t i);
+/* A connection has ended, so there is room for another. */
+void server_listen_again(struct server *s);
+
+/* ---- conn.c ---- */
+
+/* Takes the channel. is_local: by its Unix socket. */
+int server_conn_new(struct server *s, struct channel *ch, const struct api_client_info *client);
+/* Answers what is under way, and then closes. */
+void server_conn_end_idle(struct server *s);
+void server_conn_free_all(struct server *s);
+
+/* ---- log.c ---- */
+
+void server_log_call(void *arg, const struct api_call *c);
+/* level: "info", "error". */
+void server_log(const char *level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
