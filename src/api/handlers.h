@@ -1,6 +1,6 @@
 /*
- * What handlers use, and what the files of routes share. Each of these has one table (routes.c lists
- * them) and its handlers.
+ * What handlers use, and what the files of routes share. Each of these has one table (routes.c
+ * lists them) and its handlers.
  */
 #pragma once
 
