@@ -10,6 +10,7 @@
  *	boxes	    the same of the spec and its layers
  *	snapshots   the same, with the layers of its workspace
  *	workspaces  the layers that one stands on are there
+ *	keys	    the record reads, its sum holds
  *	layers	    the tree is there and its own file reads
  *	blobs	    their hash is their name
  *	catalogue   the file is whole and counts the references that the records have
@@ -27,6 +28,7 @@
 #include "db/db.h"
 #include "helper/keep.h"
 #include "store/blobs.h"
+#include "store/key.h"
 #include "store/layer.h"
 #include "store/layer_tar.h"
 #include "store/record.h"
@@ -226,6 +228,24 @@ static int check_workspaces(struct verify *v, struct err *e)
 	}
 	state_names_free(names, count);
 	return r < 0 ? err_errno(e, -r, "list the workspaces") : 0;
+}
+
+/* ---- API keys ---- */
+
+static int check_keys(struct verify *v, struct err *e)
+{
+	struct key *list = NULL;
+	size_t count = 0;
+	int r = key_list(&v->h->state, &list, &count, e);
+
+	for (size_t i = 0; i < count; i++) {
+		v->checked++;
+		if (list[i].is_damaged)
+			put_problem(v, "key", list[i].id,
+				    "its record is damaged: its token is refused");
+	}
+	key_list_free(list, count);
+	return r;
 }
 
 /* ---- layers ---- */
@@ -435,6 +455,8 @@ int verb_verify(struct helper *h, struct err *e)
 	if (r == 0)
 		r = check_workspaces(&v, e);
 	fd_close(&lock_fd);
+	if (r == 0)
+		r = check_keys(&v, e);
 	if (r == 0 && h->state.layers_fd >= 0)
 		r = check_layers(&v, e);
 	if (r == 0 && h->state.home_fd >= 0)

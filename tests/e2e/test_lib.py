@@ -1,5 +1,4 @@
 """libcove: the example against the installed header, and the shape of what is installed."""
-import os
 import pathlib
 import re
 import shutil

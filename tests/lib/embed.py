@@ -107,6 +107,11 @@ int main(int argc, char **argv)
 		for (int i = 0; i < n; i++)
 			puts(names[i]);
 		free(names);
+	} else if (strcmp(argv[1], "scopes") == 0) {
+		const char *name, *summary;
+
+		for (size_t i = 0; (name = cove_key_scope(i, &summary)); i++)
+			printf("%s  %s\n", name, summary);
 	} else if (strcmp(argv[1], "check") == 0) {
 		size_t len = fread(text, 1, sizeof(text), stdin);
 
