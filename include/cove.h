@@ -291,6 +291,7 @@ struct cove_denial {
 	bool shared;	  /* several commands ran, and it is not known which of them it was */
 };
 
+struct cove_files;
 struct cove_result {
 	uint64_t exec_id;
 	/* It has ended, and exit_code is what `cove` exits with: its own status, 128+N after signal
@@ -316,7 +317,8 @@ struct cove_result {
 	/* What was denied while it ran, each once; known as long as the box runs. */
 	struct cove_denial *denied; /* owned */
 	size_t denied_count;
-	uint64_t denied_more; /* further ones: `cove audit` has them */
+	uint64_t denied_more;		/* further ones: `cove audit` has them */
+	const struct cove_files *files; /* borrowed, of cove_run_with: what went with it; or NULL */
 };
 /* Runs a command to its end. */
 COVE_API int cove_run(struct cove_box *box, const struct cove_command *command,
@@ -324,7 +326,8 @@ COVE_API int cove_run(struct cove_box *box, const struct cove_command *command,
 COVE_API void cove_result_free(struct cove_result *result);
 /* The result as one JSON object; free with free(). stdout and stderr are strings; where the bytes
  * are not valid UTF-8 the string holds U+FFFD in their place and stdout_base64 or stderr_base64
- * stands beside it with the exact bytes. */
+ * stands beside it with the exact bytes; so do paths in inputs and outputs, which are there with
+ * result->files. */
 COVE_API char *cove_result_json(const struct cove_result *result);
 
 /* A running command that the caller drives: output and the end come as events. */
@@ -669,6 +672,42 @@ COVE_API int cove_put_fd(struct cove_box *box, int fd, const char *box_path, uns
 			 const struct cove_copy *how, struct cove_error *err);
 COVE_API int cove_get_fd(struct cove_box *box, const char *box_path, int fd,
 			 const struct cove_copy *how, struct cove_error *err);
+
+/* A path that goes with a command: into the box before it starts, or out of it after it ended. */
+struct cove_transfer {
+	size_t size;
+	/* As for cove_put and cove_get. The host's side NULL: it is fd, as for cove_put_fd and
+	 * cove_get_fd. An input whose `to` ends in a slash goes inside that directory, which is
+	 * made; an output's has to be there. */
+	const char *from, *to;
+	int fd;
+	/* What became of it: how much came, and what did not, being no file, directory or link. */
+	uint64_t bytes, files, left_out;
+	struct cove_error error; /* COVE_OK: it is there; COVE_INTERRUPTED: or it was not tried */
+};
+struct cove_files {
+	size_t size;
+	struct cove_transfer *inputs, *outputs; /* at most 256 each */
+	size_t input_count, output_count;
+	const char *cwd; /* where relative paths in the box begin; NULL: where commands do */
+	const struct cove_copy *how; /* may be NULL; its user NULL: the box's */
+};
+/* Puts the inputs, in order. First all is looked at, the places of the outputs too: what is missing
+ * on the host, or named twice, is the error before anything is copied. An input that cannot be
+ * copied whole is the error, and those after it are not tried. */
+COVE_API int cove_put_files(struct cove_box *box, const struct cove_files *files,
+			    struct cove_error *err);
+/* Gets each output that is there; one that fails does not keep the others. Returns how many did
+ * not come whole: their `error` says why. */
+COVE_API int cove_get_files(struct cove_box *box, const struct cove_files *files,
+			    struct cove_error *err);
+/* cove_put_files, cove_run and, however the command ended, cove_get_files. Who they are for and
+ * where paths begin is as for the command, unless files say it. The command does not run where an
+ * input fails; an output that fails is no error of this call. */
+COVE_API int cove_run_with(struct cove_box *box, const struct cove_command *command,
+			   const struct cove_files *files, struct cove_result *ret,
+			   struct cove_error *err);
+
 /* From and to memory. get fails with COVE_LIMIT beyond max; free *ret with free(). */
 COVE_API int cove_put_data(struct cove_box *box, const char *box_path, const void *data, size_t len,
 			   unsigned mode, struct cove_error *err);

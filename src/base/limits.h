@@ -173,6 +173,9 @@
 #define LIST_ENTRIES_MAX  1000000u     /* names of one directory */
 #define LIST_BYTES_MAX	  (64u << 20)  /* of one directory's listing, as it came */
 
+/* Files with a command (src/core/run_with.c). */
+#define TRANSFERS_MAX 256u /* that go in; that come out */
+
 /* Ports of a box on the host (src/core/forward.c). */
 #define PORTS_MAX	  64u	     /* of a box that are forwarded, of one command line */
 #define FORWARD_CONNS_MAX 240u	     /* at once; the next wait: a client has 256 requests */

@@ -11,7 +11,7 @@
  *	session.c   a caller's own id -> one box
  *	door.c	    policies, grants, asks; network.c those of a new box; forward.c ports
  *	exec.c	    commands; result.c their results
- *	put.c get.c files.c	files in and out
+ *	put.c get.c files.c	files in and out; run_with.c those that go with a command
  *	history.c   commands, their output and events of a box, running or not
  *	stats.c	    what a running box uses; pausing it
  *	walls.c	    which wall a box gets

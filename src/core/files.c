@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { REPORT_MS = 250 };
-
 int transfer_init(struct transfer *t, const struct cove_copy *how, struct err *e)
 {
 	*t = (struct transfer){0};
@@ -52,7 +50,8 @@ int transfer_next(struct transfer *t, struct wire_frame *ret, struct err *e)
 {
 	int r;
 
-	while ((r = core_call_next(&t->call, t->how.progress ? REPORT_MS : -1, ret, e)) == 0) {
+	while ((r = core_call_next(&t->call, t->how.progress ? TRANSFER_REPORT_MS : -1, ret, e)) ==
+	       0) {
 		r = transfer_report(t, e);
 		if (r < 0)
 			break;
@@ -64,6 +63,11 @@ int transfer_report(struct transfer *t, struct err *e)
 {
 	if (!t->how.progress || t->how.progress(t->how.arg, t->bytes, t->files))
 		return 0;
+	return transfer_given_up(e);
+}
+
+int transfer_given_up(struct err *e)
+{
 	return err_set(e, ERR_INTERRUPTED, ECANCELED, "the copy was given up");
 }
 

@@ -147,8 +147,7 @@ static int as_name(struct get *g, const char *host_path, struct err *e)
 	return open_dir(path, &g->parent_fd, e);
 }
 
-static int find_destination(struct get *g, const char *host_path, const char *box_path,
-			    struct err *e)
+static int find_parent(struct get *g, const char *host_path, const char *box_path, struct err *e)
 {
 	struct stat st, link;
 
@@ -168,8 +167,16 @@ static int find_destination(struct get *g, const char *host_path, const char *bo
 		g->in_place = str_starts(host_path, "/dev/") || str_starts(host_path, "/proc/");
 	else
 		g->in_place = !S_ISREG(st.st_mode);
-	if (!g->in_place)
-		return as_name(g, host_path, e);
+	return g->in_place ? 0 : as_name(g, host_path, e);
+}
+
+static int find_destination(struct get *g, const char *host_path, const char *box_path,
+			    struct err *e)
+{
+	int r = find_parent(g, host_path, box_path, e);
+
+	if (r < 0 || !g->in_place)
+		return r;
 	g->file_fd = open(host_path, O_WRONLY | O_APPEND | O_NOCTTY | O_CLOEXEC);
 	return g->file_fd < 0 ? err_errno(e, errno, "open '%.150s'", host_path) : 0;
 }
@@ -513,26 +520,62 @@ static int get(struct get *g, struct cove_box *box, const char *box_path, const 
 	return transfer_end(&g->t, r < 0 ? r : (int)g->t.left_out);
 }
 
-int cove_get(struct cove_box *box, const char *box_path, const char *host_path,
-	     const struct cove_copy *how, struct cove_error *err)
+static struct get *get_new(void)
 {
 	struct get *g = calloc(1, sizeof(*g));
-	struct err e = {0};
-	int r;
 
-	if (!g)
-		return core_return(box->cove, box->name, err_errno(&e, ENOMEM, "copy"), &e, err);
-	g->parent_fd = g->root_fd = g->dir_fd = g->file_fd = -1;
-	r = transfer_init(&g->t, how, &e);
-	if (r == 0)
-		r = get(g, box, box_path, host_path, &e);
+	if (g)
+		g->parent_fd = g->root_fd = g->dir_fd = g->file_fd = -1;
+	return g;
+}
+
+static void get_free(struct get *g)
+{
 	fd_close(&g->file_fd);
 	fd_close(&g->dir_fd);
 	fd_close(&g->root_fd);
 	fd_close(&g->parent_fd);
 	inodes_done(&g->linked);
 	free(g);
+}
+
+int cove_get(struct cove_box *box, const char *box_path, const char *host_path,
+	     const struct cove_copy *how, struct cove_error *err)
+{
+	struct get *g = get_new();
+	struct err e = {0};
+	int r;
+
+	if (!g)
+		return core_return(box->cove, box->name, err_errno(&e, ENOMEM, "copy"), &e, err);
+	r = transfer_init(&g->t, how, &e);
+	if (r == 0)
+		r = get(g, box, box_path, host_path, &e);
+	get_free(g);
 	return core_return(box->cove, box->name, r, &e, err);
+}
+
+int get_find_place(const char *host_path, const char *box_path, struct get_place *ret,
+		   struct err *e)
+{
+	struct get *g = get_new();
+	struct stat st;
+	int r = g ? find_parent(g, host_path, box_path, e) : err_errno(e, ENOMEM, "copy");
+
+	if (r == 0 && g->must_be_dir)
+		r = err_set(e, ERR_NOT_FOUND, ENOENT,
+			    "there is no directory '%.150s'; make it (mkdir -p)", host_path);
+	if (r == 0 &&
+	    (g->in_place ? stat(host_path, &st)
+			 : fstat(g->parent_fd, &st) | faccessat(g->parent_fd, ".", W_OK, 0)) < 0)
+		r = err_errno(e, errno, "write '%.150s'", host_path);
+	if (r == 0) {
+		*ret = (struct get_place){.dev = st.st_dev, .ino = st.st_ino};
+		memcpy(ret->name, g->name, sizeof(ret->name));
+	}
+	if (g)
+		get_free(g);
+	return r;
 }
 
 /* ---- one file, to a descriptor or to memory ---- */
@@ -540,17 +583,48 @@ int cove_get(struct cove_box *box, const char *box_path, const char *host_path,
 struct sink {
 	const char *path; /* borrowed; in the box */
 	int fd;
+	bool waits;	    /* a write to it may wait: no file */
 	struct buf bytes;   /* when fd is -1; otherwise what is to be written, of a tar */
 	bool is_tar;	    /* it is a directory */
 	struct tar_out tar; /* then */
 };
 
-static int sink_flush(struct sink *s, int r, struct err *e)
+/* What a pipe takes at once when it is ready. */
+enum { SINK_PIECE = 4096 };
+
+/* -ECANCELED: the caller gave up while there was no room. */
+static int sink_write(struct transfer *t, const struct sink *s, const uint8_t *p, size_t n)
 {
-	int written = r < 0 ? 0 : write_some(s->fd, buf_data(&s->bytes), buf_len(&s->bytes));
+	struct pollfd wait = {.fd = s->fd, .events = POLLOUT};
+	int r = 0;
+
+	if (!s->waits || !t->how.progress)
+		return write_some(s->fd, p, n);
+	while (r == 0 && n > 0) {
+		size_t piece = n < SINK_PIECE ? n : SINK_PIECE;
+
+		if (poll(&wait, 1, TRANSFER_REPORT_MS) <= 0) {
+			r = transfer_report(t, NULL) < 0 ? -ECANCELED : 0;
+			continue;
+		}
+		r = write_some(s->fd, p, piece);
+		p += piece;
+		n -= piece;
+	}
+	return r;
+}
+
+static int sink_failed(int r, const char *what, struct err *e)
+{
+	return r == -ECANCELED ? transfer_given_up(e) : err_errno(e, -r, "write %s", what);
+}
+
+static int sink_flush(struct transfer *t, struct sink *s, int r, struct err *e)
+{
+	int written = r < 0 ? 0 : sink_write(t, s, buf_data(&s->bytes), buf_len(&s->bytes));
 
 	buf_clear(&s->bytes);
-	return written < 0 ? err_errno(e, -written, "write the tar") : r;
+	return written < 0 ? sink_failed(written, "the tar", e) : r;
 }
 
 /* The same for a directory: all of its entries. */
@@ -568,21 +642,22 @@ static int sink_tar_frame(struct transfer *t, struct sink *s, const struct wire_
 		else
 			r = tar_out_entry(&s->tar, &m, e);
 		t->left_out += r > 0;
-		return sink_flush(s, r < 0 ? r : 0, e);
+		return sink_flush(t, s, r < 0 ? r : 0, e);
 	}
 	if (f->type == WIRE_DATA && s->tar.in_file) {
-		r = sink_flush(s, tar_out_data(&s->tar, f->payload, f->len, e), e);
+		r = sink_flush(t, s, tar_out_data(&s->tar, f->payload, f->len, e), e);
 		return r < 0 ? r : transfer_took(t, f->len, e);
 	}
 	if (f->type == WIRE_EOF && s->tar.in_file) {
 		do
-			r = sink_flush(s, tar_out_pad(&s->tar, e), e);
+			r = sink_flush(t, s, tar_out_pad(&s->tar, e), e);
 		while (r > 0);
-		return r < 0 ? r : sink_flush(s, tar_out_file_end(&s->tar, e), e);
+		t->files++;
+		return r < 0 ? r : sink_flush(t, s, tar_out_file_end(&s->tar, e), e);
 	}
 	if (f->type != WIRE_OK || s->tar.in_file)
 		return core_unexpected(&t->call.q, f, e);
-	r = sink_flush(s, tar_out_end(&s->tar, e), e);
+	r = sink_flush(t, s, tar_out_end(&s->tar, e), e);
 	return r < 0 ? r : 1;
 }
 
@@ -609,16 +684,16 @@ static int sink_frame(struct transfer *t, struct sink *s, int *step, const struc
 		return 0;
 	}
 	if (f->type == WIRE_DATA && *step == 1) {
-		r = s->fd >= 0 ? write_some(s->fd, f->payload, f->len)
+		r = s->fd >= 0 ? sink_write(t, s, f->payload, f->len)
 			       : buf_append(&s->bytes, f->payload, f->len);
 		if (r == -ENOBUFS)
 			return err_set(e, ERR_LIMIT, EFBIG, "the file is larger than %zu bytes",
 				       s->bytes.max);
-		return r < 0 ? err_errno(e, -r, "write the file's bytes")
-			     : transfer_took(t, f->len, e);
+		return r < 0 ? sink_failed(r, "the file's bytes", e) : transfer_took(t, f->len, e);
 	}
 	if (f->type == WIRE_EOF && *step == 1) {
 		*step = 2;
+		t->files++;
 		return 0;
 	}
 	return f->type == WIRE_OK && *step == 2 ? 1 : core_unexpected(&t->call.q, f, e);
@@ -645,6 +720,8 @@ static int get_one(struct cove_box *box, const char *path, struct sink *s,
 		if (r > 0)
 			r = sink_frame(&t, s, &step, &f, e);
 	} while (r == 0);
+	if (r > 0)
+		transfer_report(&t, NULL); /* too late to give it up */
 	return transfer_end(&t, r < 0 ? r : (int)t.left_out);
 }
 
@@ -653,10 +730,12 @@ int cove_get_fd(struct cove_box *box, const char *box_path, int fd, const struct
 {
 	struct sink *s = calloc(1, sizeof(*s));
 	struct err e = {0};
+	struct stat st;
 	int r = s ? 0 : err_errno(&e, ENOMEM, "copy");
 
 	if (r == 0) {
 		s->fd = fd;
+		s->waits = fstat(fd, &st) == 0 && !S_ISREG(st.st_mode);
 		buf_init(&s->bytes, INIT_UNSIZED_MAX + (1u << 20));
 		tar_out_init(&s->tar, &s->bytes, box_path);
 		r = get_one(box, box_path, s, how, &e);

@@ -64,14 +64,19 @@ struct put_source {
 	const char *data;
 	size_t len;
 	const char *shown;
+	bool waits; /* a read of it may wait: no file */
 	bool sparse;
 	off_t size, at, data_end; /* if it is; as in init/files_get.c */
 };
 
-static ssize_t read_some(struct put_source *s, void *p, size_t n)
+/* -ECANCELED: the caller gave up while there was nothing to read. */
+static ssize_t read_some(struct transfer *t, struct put_source *s, void *p, size_t n)
 {
 	struct pollfd wait = {.fd = s->fd, .events = POLLIN};
 
+	while (s->waits && t->how.progress && poll(&wait, 1, TRANSFER_REPORT_MS) <= 0)
+		if (transfer_report(t, NULL) < 0)
+			return -ECANCELED;
 	if (s->fd < 0) {
 		n = n < s->len ? n : s->len;
 		if (n > 0) {
@@ -93,6 +98,12 @@ static ssize_t read_some(struct put_source *s, void *p, size_t n)
 	}
 }
 
+static int read_failed(const struct put_source *s, ssize_t n, struct err *e)
+{
+	return n == -ECANCELED ? transfer_given_up(e)
+			       : err_errno(e, (int)-n, "read '%.150s'", s->shown);
+}
+
 /* Reads up to one frame's worth straight into the queue. Returns the bytes, 0 at the end. */
 static ssize_t send_data(struct transfer *t, struct put_source *s, struct err *e)
 {
@@ -106,7 +117,7 @@ static ssize_t send_data(struct transfer *t, struct put_source *s, struct err *e
 		want = (size_t)(s->data_end - s->at);
 	if (wire_encode_begin(out, &at) < 0 || !(space = buf_reserve(out, want)))
 		return err_errno(e, ENOMEM, "queue a file's bytes");
-	n = read_some(s, space, want);
+	n = read_some(t, s, space, want);
 	if (n <= 0) {
 		/* Takes the begun header back: it is the last thing in the queue. */
 		out->len = at;
@@ -159,7 +170,7 @@ static int send_content(struct transfer *t, struct put_source *s, struct err *e)
 			return r;
 		n = send_data(t, s, e);
 		if (n < 0)
-			return err_errno(e, (int)-n, "read '%.150s'", s->shown);
+			return read_failed(s, n, e);
 		r = send_batch(t, PUT_BATCH, e);
 		if (r < 0)
 			return r;
@@ -323,12 +334,13 @@ static int put_opened(struct put_walk *w, int fd, struct err *e)
 }
 
 /* Where it goes: inside an existing directory, as with cp -r. */
-static int target_path(struct cove_box *box, const char *host_path, const char *box_path,
-		       const char *user, char ret[BOX_PATH_MAX], struct err *e)
+int put_target(struct cove_box *box, const char *host_path, const char *box_path, const char *user,
+	       bool makes_dir, char ret[BOX_PATH_MAX], struct err *e)
 {
 	char full[BOX_PATH_MAX], type = 0;
 	size_t len = strlen(box_path);
 	const char *base;
+	bool is_dir;
 	int r;
 
 	if (!*box_path || len >= BOX_PATH_MAX || !str_copy(full, sizeof(full), host_path))
@@ -339,9 +351,9 @@ static int target_path(struct cove_box *box, const char *host_path, const char *
 	r = files_probe(box, box_path, user, &type, e);
 	if (r < 0)
 		return r;
+	is_dir = r > 0 ? type == 'd' : makes_dir && box_path[len - 1] == '/';
 	str_copy(ret, BOX_PATH_MAX, box_path);
-	if (r == 0 || type != 'd' || strcmp(base, ".") == 0 || strcmp(base, "..") == 0 ||
-	    strcmp(base, "/") == 0)
+	if (!is_dir || strcmp(base, ".") == 0 || strcmp(base, "..") == 0 || strcmp(base, "/") == 0)
 		return 0;
 	if (!path_join(ret, BOX_PATH_MAX, box_path, base))
 		return err_set(e, ERR_INVALID, ENAMETOOLONG, "'%.150s' is too long a path",
@@ -349,20 +361,16 @@ static int target_path(struct cove_box *box, const char *host_path, const char *
 	return 0;
 }
 
-static int put(struct transfer *t, struct cove_box *box, const char *host_path,
-	       const char *box_path, struct err *e)
+int put_open(struct cove *cove, const char *host_path, int *ret_fd, struct err *e)
 {
 	autoclose int fd = open(host_path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-	char target[BOX_PATH_MAX];
-	struct wire_file m = {.op = FILE_PUT, .path = target, .user = t->how.user};
-	struct put_walk w = {.t = t};
 	struct stat st;
 	int r;
 
 	if (fd < 0 || fstat(fd, &st) < 0) {
 		r = err_errno(e, errno, "read '%.100s'", host_path);
 		if (stat(host_path, &st) == 0)
-			core_hint_owner(box->cove, st.st_uid, e);
+			core_hint_owner(cove, st.st_uid, e);
 		return r;
 	}
 	if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
@@ -370,28 +378,57 @@ static int put(struct transfer *t, struct cove_box *box, const char *host_path,
 			e, ERR_INVALID, EINVAL,
 			"'%.150s' is neither a file nor a directory; give its bytes on stdin",
 			host_path);
-	r = target_path(box, host_path, box_path, t->how.user, target, e);
+	*ret_fd = take_fd(fd);
+	return 0;
+}
+
+static int put_fd_at(struct cove_box *box, int fd, const char *target, const struct cove_copy *how,
+		     struct err *e)
+{
+	struct wire_file m = {.op = FILE_PUT, .path = target};
+	struct transfer t;
+	struct put_walk w = {.t = &t};
+	int r = transfer_init(&t, how, e);
+
+	m.user = t.how.user;
 	if (r == 0)
-		r = transfer_begin(t, box, &m, e);
+		r = transfer_begin(&t, box, &m, e);
 	if (r < 0)
 		return r;
-	w.exact = t->conn->peer.features & WIRE_FEATURE_COPY;
+	w.exact = t.conn->peer.features & WIRE_FEATURE_COPY;
 	r = put_opened(&w, fd, e);
 	inodes_done(&w.seen);
 	if (r == 0)
-		r = finish(t, e);
-	return transfer_end(t, r < 0 ? r : (int)t->left_out);
+		r = finish(&t, e);
+	return transfer_end(&t, r < 0 ? r : (int)t.left_out);
+}
+
+int put_at(struct cove_box *box, const char *host_path, const char *target,
+	   const struct cove_copy *how, struct err *e)
+{
+	autoclose int fd = -1;
+	int r = put_open(box->cove, host_path, &fd, e);
+
+	return r < 0 ? r : put_fd_at(box, fd, target, how, e);
+}
+
+static int put(struct cove_box *box, const char *host_path, const char *box_path,
+	       const struct cove_copy *how, struct err *e)
+{
+	autoclose int fd = -1;
+	char target[BOX_PATH_MAX];
+	int r = put_open(box->cove, host_path, &fd, e);
+
+	if (r == 0)
+		r = put_target(box, host_path, box_path, how ? how->user : NULL, false, target, e);
+	return r < 0 ? r : put_fd_at(box, fd, target, how, e);
 }
 
 int cove_put(struct cove_box *box, const char *host_path, const char *box_path,
 	     const struct cove_copy *how, struct cove_error *err)
 {
-	struct transfer t;
 	struct err e = {0};
-	int r = transfer_init(&t, how, &e);
-
-	if (r == 0)
-		r = put(&t, box, host_path, box_path, &e);
+	int r = put(box, host_path, box_path, how, &e);
 
 	return core_return(box->cove, box->name, r, &e, err);
 }
@@ -533,9 +570,9 @@ static int feed_tar(struct put_tar *p, struct put_source *s, struct err *e)
 
 	tar_init(&tar, &ops, p);
 	while (r == 0 && n > 0) {
-		n = read_some(s, data, WIRE_DATA_MAX);
+		n = read_some(p->t, s, data, WIRE_DATA_MAX);
 		if (n < 0)
-			r = err_errno(e, (int)-n, "read '%.150s'", s->shown);
+			r = read_failed(s, n, e);
 		else
 			r = n > 0 ? tar_feed(&tar, data, (size_t)n, e) : tar_finish(&tar, e);
 	}
@@ -567,14 +604,16 @@ static int put_tar(struct cove_box *box, const char *box_path, struct put_source
 	return transfer_end(&t, r < 0 ? r : (int)t.left_out);
 }
 
-static int put_stream(struct cove_box *box, int fd, const char *box_path, unsigned mode,
-		      const struct cove_copy *how, struct err *e)
+int put_stream(struct cove_box *box, int fd, const char *box_path, unsigned mode,
+	       const struct cove_copy *how, struct err *e)
 {
 	struct put_source s = {.fd = fd, .shown = "the given descriptor"};
 	const char *user = how ? how->user : NULL;
 	char type = 0;
-	int r = fd < 0 ? err_errno(e, EBADF, "read the given descriptor") : 0;
+	struct stat st;
+	int r = fstat(fd, &st) < 0 ? err_errno(e, errno, "read the given descriptor") : 0;
 
+	s.waits = r == 0 && !S_ISREG(st.st_mode);
 	if (r == 0)
 		r = files_probe(box, box_path, user, &type, e);
 	if (r < 0)

@@ -167,6 +167,7 @@ char *cove_result_json(const struct cove_result *result)
 	put_stream(&j, "stderr", "stderr_base64", result->err_out, result->err_len);
 	wire_fields_json(&j, after_streams, result);
 	put_denials(&j, result);
+	result_put_files(&j, result->files);
 	json_object_end(&j);
 	if (j.error == 0 && buf_cstr(&b))
 		text = strdup(buf_cstr(&b));

@@ -1,4 +1,5 @@
-/* The one collector of a command's output, for cove_run and the command line. */
+/* The one collector of a command's output, for cove_run and the command line; and what goes with a
+ * result. */
 #pragma once
 
 #include "base/collect.h"
@@ -33,3 +34,7 @@ static inline int result_collected(const struct cove_result *ended, struct colle
 	*ret = (struct cove_result){0};
 	return -ENOMEM;
 }
+
+/* Members of a result's object; none where files is NULL. */
+struct json;
+void result_put_files(struct json *j, const struct cove_files *files);
