@@ -5,16 +5,14 @@
  * written ./a:b. `-` is stdin or stdout, for one file, or for a
  * directory as a tar.
  */
-#include "base/clock.h"
 #include "base/fd.h"
 #include "base/json.h"
 #include "base/limits.h"
 #include "base/size.h"
 #include "base/str.h"
 #include "cli/cli.h"
-#include "cli/signals.h"
+#include "cli/copying.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -25,17 +23,6 @@ struct place {
 	char box[BOX_NAME_MAX + 1]; /* empty: here */
 	bool is_stream;
 };
-
-/* What was shown last, so that a quick copy shows nothing and a long one not too often. */
-struct progress {
-	uint64_t started_ms, shown_ms, bytes, files;
-	bool on_terminal;
-	int signal; /* that ended it, or 0 */
-	unsigned skipped;
-	char why[160]; /* the first of them was */
-};
-
-enum { FIRST_MS = 1000, EVERY_MS = 200, SKIPPED_SHOWN = 10 };
 
 static struct place place_of(const char *text)
 {
@@ -53,43 +40,9 @@ static struct place place_of(const char *text)
 	return p;
 }
 
-/* False once a signal came: libcove then removes what is half written. */
-static bool on_progress(void *arg, uint64_t bytes, uint64_t files)
-{
-	struct progress *p = arg;
-	uint64_t now = clock_mono_ms(), spent = now - p->started_ms;
-	char line[128], amount[SIZE_TEXT], rate[SIZE_TEXT], count[40] = "";
-	int n;
-
-	p->bytes = bytes;
-	p->files = files;
-	p->signal = p->signal ? p->signal : signals_next_end();
-	if (p->signal)
-		return false;
-	if (!p->on_terminal || spent < FIRST_MS || now - p->shown_ms < EVERY_MS)
-		return true;
-	p->shown_ms = now;
-	if (files > 1)
-		snprintf(count, sizeof(count), ", %llu files", (unsigned long long)files);
-	n = snprintf(line, sizeof(line), "\r  %s%s, %s/s\033[K", size_format(amount, bytes), count,
-		     size_format(rate, bytes * 1000 / spent));
-	(void)fd_write_full(STDERR_FILENO, line, (size_t)n);
-	return true;
-}
-
-static void on_skipped(void *arg, const char *path, const char *why)
-{
-	struct progress *p = arg;
-
-	if (p->skipped == 0)
-		str_copy(p->why, sizeof(p->why), why);
-	if (p->skipped++ < SKIPPED_SHOWN)
-		cli_note("'%.150s' was left out: %s", path, why);
-}
-
 /* stdout may be where the file went. */
 static int say_copied(struct cli *c, const struct place *from, const struct place *to,
-		      const struct progress *p, int left_out)
+		      const struct copying *p, int left_out)
 {
 	char amount[SIZE_TEXT], count[40] = "";
 	struct cli_object o;
@@ -129,30 +82,24 @@ static int open_box(struct cli *c, const char *name, struct cove_box **box)
 static int copy(struct cli *c, struct cove_box *box, const struct place *from,
 		const struct place *to)
 {
-	struct progress p = {.started_ms = clock_mono_ms(),
-			     .on_terminal = isatty(STDERR_FILENO) && !c->o.quiet};
-	struct cove_copy how = {.size = sizeof(how),
-				.user = c->o.box.user,
-				.progress = on_progress,
-				.on_skipped = on_skipped,
-				.arg = &p};
-	struct cove_copy stream = {
-		.size = sizeof(stream), .user = c->o.box.user, .on_skipped = on_skipped, .arg = &p};
+	bool streams = from->is_stream || to->is_stream;
+	struct copying p = {0};
+	struct cove_copy how = copying_how(&p, c->o.box.user);
 	struct cove_error err;
 	int r;
 
-	if (from->is_stream) {
-		r = cove_put_fd(box, STDIN_FILENO, to->path, 0644, &stream, &err);
-	} else if (to->is_stream) {
-		r = cove_get_fd(box, from->path, STDOUT_FILENO, &stream, &err);
-	} else {
-		if (signals_catch() < 0)
-			cli_note("signals cannot be caught: an interrupted copy may leave a part "
-				 "behind");
+	/* A stream ends with us, as a signal has it, and leaves nothing here. */
+	if (streams)
+		how.progress = NULL;
+	else
+		copying_start(&p, !c->o.quiet);
+	if (from->is_stream)
+		r = cove_put_fd(box, STDIN_FILENO, to->path, 0644, &how, &err);
+	else if (to->is_stream)
+		r = cove_get_fd(box, from->path, STDOUT_FILENO, &how, &err);
+	else
 		r = (to->box[0] ? cove_put : cove_get)(box, from->path, to->path, &how, &err);
-	}
-	if (p.shown_ms)
-		(void)fd_write_full(STDERR_FILENO, "\r\033[K", 4);
+	copying_end(&p);
 	if (r < 0 && p.signal) {
 		cli_note("the copy was interrupted; nothing half-written was left");
 		return 128 + p.signal;

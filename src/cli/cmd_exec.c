@@ -31,6 +31,7 @@ const struct verb verb_exec = {
 		"  cove exec dev -- ls -l\n"
 		"  cove exec -i dev -- tar x < source.tar\n"
 		"  cove exec -u root -w / dev -- apt-get --version\n"
+		"  cove exec --in ./a.csv --out b.csv dev -- ./convert a.csv b.csv\n"
 		"  id=$(cove exec -d dev -- python3 -m http.server)\n"
 		"  cove logs -f --exec $id dev\n"
 		"  id=$(cove exec -d -t dev -- bash); cove attach -t dev $id\n"
@@ -39,9 +40,9 @@ const struct verb verb_exec = {
 		"box's memory ran out, and a line on stderr says so); 124 timed out; 125 Cove\n"
 		"failed; 126 the command cannot be executed; 127 no such command; 2 wrong\n"
 		"usage.\n",
-	.options = (const enum opt_id[]){OPTS_COMMAND, OPT_GRACE, OPT_MAX_OUTPUT, OPT_MERGE,
-					 OPT_TTY, OPT_NO_TTY, OPT_INTERACTIVE, OPT_BACKGROUND,
-					 OPT_TOKEN, OPTS_COMMON, OPT_END},
+	.options = (const enum opt_id[]){OPTS_COMMAND, OPTS_FILES, OPT_GRACE, OPT_MAX_OUTPUT,
+					 OPT_MERGE, OPT_TTY, OPT_NO_TTY, OPT_INTERACTIVE,
+					 OPT_BACKGROUND, OPT_TOKEN, OPTS_COMMON, OPT_END},
 	.command_at = 2,
 	.args = {2, -1},
 	.has_box = true,

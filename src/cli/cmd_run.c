@@ -42,6 +42,9 @@ const struct verb verb_run = {
 		"SIGKILL after --grace; where commands have no cgroup of their own (`cove doctor`\n"
 		"says so) it is SIGKILL at once.\n"
 		"\n"
+		"--in puts files of yours into the box first, --out brings what the command\n"
+		"left, also when it failed; `man cove` has the details.\n"
+		"\n"
 		"An image that says what it runs (`cove image inspect`) is run as people expect:\n"
 		"what is given are arguments of its entrypoint, and nothing given means its own\n"
 		"command. --entrypoint runs another program, '' the given words themselves.\n"
@@ -50,6 +53,8 @@ const struct verb verb_run = {
 		"  cove run -- python3 -c 'print(6 * 7)'\n"
 		"  cove run --workspace ./project -- make test\n"
 		"  tar c src | cove run --timeout 30s -- tar t\n"
+		"  cove run --in ./src --out src/log.txt -- make -C src\n"
+		"  cove run --in -:in.md --out in.html:- -- pandoc in.md -o in.html < a.md\n"
 		"  cove run --net closed -- ./untrusted\n"
 		"  cove run --image python:3.12 --entrypoint '' -- python3 --version\n"
 		"  cove run --allow api.example.org:443 -- ./client\n"
@@ -59,7 +64,7 @@ const struct verb verb_run = {
 		"box's memory ran out, and a line on stderr says so); 124 timed out; 125 Cove\n"
 		"failed; 126 the command cannot be executed; 127 no such command; 2 wrong\n"
 		"usage.\n",
-	.options = (const enum opt_id[]){OPT_NAME, OPTS_BOX, OPT_ENTRYPOINT, OPT_GRACE,
+	.options = (const enum opt_id[]){OPT_NAME, OPTS_BOX, OPT_ENTRYPOINT, OPTS_FILES, OPT_GRACE,
 					 OPT_MAX_OUTPUT, OPT_MERGE, OPT_TTY, OPT_NO_TTY,
 					 OPT_INTERACTIVE, OPTS_COMMON, OPTS_LIMITS, OPT_END},
 	.command_at = 1,

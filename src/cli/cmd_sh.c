@@ -115,7 +115,7 @@ const struct verb verb_sh = {
 		"Exit status: the line's own; 128+N ended by signal N (137: also when the box's\n"
 		"memory ran out, and a line on stderr says so); 124 timed out; 125 Cove failed;\n"
 		"2 wrong usage.\n",
-	.options = (const enum opt_id[]){OPT_SHELL, OPTS_COMMAND, OPT_LOGIN, OPT_GRACE,
+	.options = (const enum opt_id[]){OPT_SHELL, OPTS_COMMAND, OPTS_FILES, OPT_LOGIN, OPT_GRACE,
 					 OPT_MAX_OUTPUT, OPT_MERGE, OPT_INTERACTIVE, OPT_BACKGROUND,
 					 OPT_TOKEN, OPTS_COMMON, OPT_END},
 	.command_at = 2,

@@ -5,6 +5,7 @@
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/size.h"
+#include "cli/copying.h"
 #include "cli/stream.h"
 #include "cli/term.h"
 
@@ -83,6 +84,84 @@ static int check_output(struct cli *c)
 	return 0;
 }
 
+static int check_files(struct cli *c)
+{
+	bool puts_stdin = options_puts_stdin(&c->o), gets_stdout = options_gets_stdout(&c->o);
+
+	if (puts_stdin && (c->o.interactive || c->o.tty))
+		return cli_usage(c, "stdin is a file (--in -:DST): it cannot be the command's too");
+	if (gets_stdout && (c->o.json || c->o.tty))
+		return cli_usage(c, "stdout is for a file (--out P:-): %s goes elsewhere",
+				 c->o.json ? "no JSON" : "no terminal");
+	return 0;
+}
+
+/* Who they are for, and where paths begin, is as for the command. */
+static struct cove_files files_of(const struct cli *c, const struct cove_command *command,
+				  const struct cove_copy *how)
+{
+	return (struct cove_files){.size = sizeof(struct cove_files),
+				   .inputs = c->o.inputs.items,
+				   .input_count = c->o.inputs.count,
+				   .outputs = c->o.outputs.items,
+				   .output_count = c->o.outputs.count,
+				   .cwd = command->cwd,
+				   .how = how};
+}
+
+static int put_files(struct cli *c, struct cove_box *box, const struct cove_command *command)
+{
+	struct copying p;
+	struct cove_copy how = copying_how(&p, command->user);
+	struct cove_files files = files_of(c, command, &how);
+	struct cove_error err;
+	int r;
+
+	if (files.input_count + files.output_count == 0)
+		return 0;
+	copying_start(&p, !options_puts_stdin(&c->o));
+	r = cove_put_files(box, &files, &err);
+	copying_end(&p);
+	if (r < 0 && p.signal) {
+		cli_note("the copy was interrupted, and the command not started");
+		return EXIT_SIGNAL + p.signal;
+	}
+	if (r < 0)
+		return err.kind == COVE_INVALID && err.code == EEXIST ? cli_fail(c, &err)
+								      : cli_broken(c, &err);
+	return 0;
+}
+
+/* What the command left, also when it failed. 0, or a status where not all of it came. */
+static int get_files(struct cli *c, struct cove_box *box, const struct cove_command *command)
+{
+	struct copying p;
+	struct cove_copy how = copying_how(&p, command->user);
+	struct cove_files files = files_of(c, command, &how);
+	struct cove_error err;
+	int failed;
+
+	if (files.output_count == 0)
+		return 0;
+	copying_start(&p, !options_gets_stdout(&c->o));
+	failed = cove_get_files(box, &files, &err);
+	copying_end(&p);
+	if (failed < 0)
+		cli_note("no output: %s", err.message);
+	for (size_t i = 0; failed >= 0 && i < files.output_count; i++) {
+		const struct cove_transfer *t = &files.outputs[i];
+
+		if (t->error.kind != COVE_OK)
+			cli_note("output '%.150s': %s", t->from, t->error.message);
+		else if (t->left_out > 0)
+			cli_note("%llu of output '%.150s' left out: no file, directory or link",
+				 (unsigned long long)t->left_out, t->from);
+	}
+	if (p.signal)
+		return EXIT_SIGNAL + p.signal;
+	return failed == 0 ? 0 : EXIT_COVE;
+}
+
 struct command_plan {
 	struct stream_options stream;
 	const char **env; /* owned array */
@@ -92,11 +171,13 @@ struct command_plan {
 static int plan_make(struct command_plan *p, const struct options *o, struct cove_command *command,
 		     unsigned flags)
 {
-	bool ours = term_is_ours(STDIN_FILENO);
+	bool ours = term_is_ours(STDIN_FILENO), puts_stdin = options_puts_stdin(o);
+	bool has_streams = !puts_stdin && !options_gets_stdout(o);
 	size_t n = 0;
 
-	command->pty = o->tty || (!o->no_tty && !o->json && !max_output_of(o) &&
+	command->pty = o->tty || (!o->no_tty && !o->json && !max_output_of(o) && has_streams &&
 				  (flags & COMMAND_TERMINAL) && ours && isatty(STDOUT_FILENO));
+	p->stream.out_to_err = options_gets_stdout(o);
 	p->stream.collect = o->json;
 	p->stream.max_output = max_output_of(o);
 	p->stream.grace_ms = command->grace_ms;
@@ -104,8 +185,8 @@ static int plan_make(struct command_plan *p, const struct options *o, struct cov
 	if (o->interactive || command->pty)
 		p->stream.input = command_has_stdin();
 	else
-		p->stream.input =
-			(flags & COMMAND_STDIN) && !isatty(STDIN_FILENO) && command_has_stdin();
+		p->stream.input = (flags & COMMAND_STDIN) && !puts_stdin && !isatty(STDIN_FILENO) &&
+				  command_has_stdin();
 	command->stream_input = p->stream.input;
 	if (!command->pty)
 		return 0;
@@ -196,27 +277,51 @@ static int finish(struct cli *c, struct cove_box *box, const struct stream_end *
 	return cli_result_status(c, cove_box_name(box), &end->result);
 }
 
+/* Of a command that was left behind nothing is brought: it writes on, or the user waits no more. */
+static int end_run(struct cli *c, struct cove_box *box, const struct cove_command *command,
+		   const struct stream_end *end)
+{
+	if (c->o.outputs.count == 0 || !(end->started || end->ended))
+		return 0;
+	if (!end->left_by)
+		return get_files(c, box, command);
+	cli_note("no output was brought: the command has not ended");
+	return 0;
+}
+
 int command_run(struct cli *c, struct cove_box *box, struct cove_command *command, unsigned flags)
 {
 	bool one_shot = flags & COMMAND_ONE_SHOT;
 	struct command_plan plan = {.stream.one_shot = one_shot};
+	struct cove_files files;
 	struct cove_exec *exec = NULL;
 	struct stream_end end = {0};
 	struct cove_error err;
-	int r = check_output(c);
+	int got, r = check_output(c);
 
+	if (r == 0)
+		r = check_files(c);
 	if (r)
 		return r;
 	if (plan_make(&plan, &c->o, command, flags) < 0)
 		return cli_error(c, COVE_FULL, "out of memory");
+	r = put_files(c, box, command);
+	if (r) {
+		free(plan.env);
+		return r;
+	}
 	r = cove_exec_start(box, command, &exec, &err);
 	if (r >= 0)
 		r = stream_drive(box, exec, &plan.stream, &end, &err);
+	cove_exec_free(exec);
+	got = end_run(c, box, command, &end);
+	files = files_of(c, command, NULL);
+	if (files.input_count + files.output_count > 0)
+		end.result.files = &files;
 	r = r < 0 ? command_fail(c, box, &err) : finish(c, box, &end, one_shot);
 	cove_result_free(&end.result);
-	cove_exec_free(exec);
 	free(plan.env);
-	return r;
+	return r ? r : got;
 }
 
 static int say_started(struct cli *c, const struct cove_box *box,
@@ -249,6 +354,14 @@ int command_background(struct cli *c, struct cove_box *box, struct cove_command 
 	if (c->o.given[OPT_MAX_OUTPUT])
 		return cli_usage(c,
 				 "-d prints no output: there is nothing for --max-output to cut");
+	if (c->o.outputs.count)
+		return cli_usage(c, "-d does not wait: there is no end at which --out could be "
+				    "brought; use `cove cp` then");
+	r = check_files(c);
+	if (r == 0)
+		r = put_files(c, box, command);
+	if (r)
+		return r;
 	command->pty = c->o.tty;
 	/* A terminal that takes no input is of no use to `cove attach`. */
 	command->stream_input = c->o.interactive || c->o.tty;

@@ -193,7 +193,8 @@ static int run_verb(struct cli *c, int argc, char **argv)
 	if (r == 0 && c->o.tty && c->o.no_tty)
 		r = cli_usage(c, "-t and -T exclude each other");
 	/* Without stdout a verb that answers there is refused before it acts. */
-	if (r == 0 && c->no_stdout && (c->verb->answers || c->o.background || c->o.json)) {
+	if (r == 0 && c->no_stdout &&
+	    (c->verb->answers || c->o.background || c->o.json || options_gets_stdout(&c->o))) {
 		c->o.json = false;
 		return cli_error(c, COVE_INTERNAL,
 				 "stdout is closed or cannot be written to, and `cove %s` answers "

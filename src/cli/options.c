@@ -28,6 +28,8 @@ enum opt_kind {
 	KIND_COUNT,
 	KIND_FROM,
 	KIND_SIGNAL,
+	KIND_IN,
+	KIND_OUT,
 	/* Limits: 0 and "none" lift them. */
 	KIND_LIMIT_SIZE,
 	KIND_LIMIT_CPUS,
@@ -119,6 +121,66 @@ static int set_from(struct parser *p, const struct opt *opt, const char *value)
 	return bad_value(p, opt, value, "a byte offset, or two with a colon between");
 }
 
+/* "A[:B]": cuts it at the first colon and returns B, or NULL. "\\:" and "\\\\" are a colon and a
+ * backslash of a name. */
+static char *split_places(char *text)
+{
+	char *to = text, *second = NULL;
+
+	for (const char *p = text; *p; p++) {
+		if (*p == '\\' && (p[1] == ':' || p[1] == '\\')) {
+			*to++ = *++p;
+		} else if (*p == ':' && !second) {
+			*to++ = 0;
+			second = to;
+		} else {
+			*to++ = *p;
+		}
+	}
+	*to = 0;
+	return second;
+}
+
+static int add_file(struct opt_files *l, const struct cove_transfer *item)
+{
+	struct cove_transfer *items = reallocarray(l->items, l->count + 1, sizeof(*items));
+
+	if (!items)
+		return -ENOMEM;
+	l->items = items;
+	items[l->count++] = *item;
+	return 0;
+}
+
+static int set_file(struct parser *p, const struct opt *opt, const char *value)
+{
+	struct cove_transfer item = {.size = sizeof(item)};
+	bool is_in = opt->kind == KIND_IN;
+	autofree char *text = strdup(value);
+	char *first = text, *second;
+
+	if (!text || options_add(&p->o->kept, text) < 0)
+		return err_set(p->e, ERR_FULL, ENOMEM, "out of memory");
+	text = NULL;
+	second = split_places(first);
+	if (!*first)
+		return bad_value(p, opt, value, "is empty");
+	if (is_in && strcmp(first, "-") == 0 && (!second || !*second))
+		return bad_value(p, opt, value, "stdin has no name; write -:DST");
+	item.from = first;
+	item.to = second && *second ? second : ".";
+	if (is_in && strcmp(item.from, "-") == 0) {
+		item.from = NULL;
+		item.fd = STDIN_FILENO;
+	} else if (!is_in && strcmp(item.to, "-") == 0) {
+		item.to = NULL;
+		item.fd = STDOUT_FILENO;
+	}
+	if (add_file(field(p->o, opt), &item) < 0)
+		return err_set(p->e, ERR_FULL, ENOMEM, "out of memory");
+	return 0;
+}
+
 /* A limit. What it may be is for the library to say: it knows the least of each. */
 static int set_limit(struct parser *p, const struct opt *opt, const char *value)
 {
@@ -185,6 +247,9 @@ static int set_value(struct parser *p, const struct opt *opt, const char *value)
 			return 0;
 		return bad_value(p, opt, value,
 				 "no such signal; write TERM, KILL, INT, ... or a number");
+	case KIND_IN:
+	case KIND_OUT:
+		return set_file(p, opt, value);
 	case KIND_LIMIT_SIZE:
 	case KIND_LIMIT_CPUS:
 	case KIND_LIMIT_COUNT:
@@ -320,8 +385,26 @@ void options_done(struct options *o)
 	free(o->build_secrets.items);
 	free(o->build_packages.items);
 	free(o->key_scopes.items);
+	free(o->inputs.items);
+	free(o->outputs.items);
 	free(o->args);
 	*o = (struct options){0};
+}
+
+bool options_puts_stdin(const struct options *o)
+{
+	for (size_t i = 0; i < o->inputs.count; i++)
+		if (!o->inputs.items[i].from)
+			return true;
+	return false;
+}
+
+bool options_gets_stdout(const struct options *o)
+{
+	for (size_t i = 0; i < o->outputs.count; i++)
+		if (!o->outputs.items[i].to)
+			return true;
+	return false;
 }
 
 bool options_has_limits(const struct options *o)

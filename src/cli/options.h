@@ -135,11 +135,17 @@ enum opt_id {
 #define OPTS_LIMITS                                                                              \
 	OPT_MEM, OPT_CPUS, OPT_PIDS, OPT_DISK, OPT_FILES, OPT_IO, OPT_TTL, OPT_IDLE, OPT_EXPIRE, \
 		OPT_NET_BYTES, OPT_NET_CONNS, OPT_STORAGE, OPT_BEST_EFFORT, OPT_STRICT
+#define OPTS_FILES   OPT_IN, OPT_OUT
 #define OPTS_COMMAND OPT_ENV, OPT_WORKDIR, OPT_USER, OPT_TIMEOUT
 
 /* NULL-terminated once it has an item. */
 struct opt_list {
 	const char **items; /* owned; the strings are borrowed from argv or kept in options.kept */
+	size_t count;
+};
+
+struct opt_files {
+	struct cove_transfer *items; /* owned; strings in options.kept; NULL is stdin, stdout */
 	size_t count;
 };
 
@@ -151,6 +157,7 @@ struct options {
 	const char *format, *image_name, *platform, *ca, *key_quotas;
 	struct opt_list mounts, env, labels, allow, deny, kept;
 	struct opt_list build_args, build_secrets, build_packages, key_scopes;
+	struct opt_files inputs, outputs;
 	struct options_build build;
 	uint64_t exec_id, grace_ms, for_ms, since_ms, before_ms, wait_ms, max_output, cache_ms,
 		stall_ms, max_size;
@@ -184,6 +191,9 @@ void options_done(struct options *o);
 /* One item more, and the NULL after it. 0 or -ENOMEM. */
 int options_add(struct opt_list *l, const char *item);
 
+/* Is one of the inputs stdin, or one of the outputs stdout? */
+bool options_puts_stdin(const struct options *o);
+bool options_gets_stdout(const struct options *o);
 /* Was any of OPTS_LIMITS given? */
 bool options_has_limits(const struct options *o);
 

@@ -8,6 +8,10 @@
 		"of each stream only the first and last half of SIZE; says what is cut") \
 	X(MERGE, "merge", 0, FLAG, merge, NULL, \
 		"stderr goes where stdout goes: both in the order they were written") \
+	X(IN, "in", 0, IN, inputs, "F[:DST]", \
+		"first put this file or directory into the box; -:DST is stdin; repeatable") \
+	X(OUT, "out", 0, OUT, outputs, "P[:DST]", \
+		"at the end bring this path of the box here; P:- is stdout; repeatable") \
 	X(TOKEN, "token", 0, TEXT, token, "TOKEN", \
 		"your name for this request: repeated, it finds the command it started") \
 	X(SHELL, "shell", 0, TEXT, shell, "NAME", \

@@ -172,7 +172,7 @@ static int on_output(struct stream *s, int fd, const void *data, size_t len)
 			return r;
 		len = len < room ? len : room;
 	}
-	s->out_fd = fd;
+	s->out_fd = s->o->out_to_err ? STDERR_FILENO : fd;
 	s->out = data;
 	s->out_len = len;
 	return write_piece(s);
@@ -187,7 +187,7 @@ static int write_rest(struct stream *s)
 		s->done = true;
 		return 0;
 	}
-	s->out_fd = STDOUT_FILENO + s->rests;
+	s->out_fd = s->o->out_to_err ? STDERR_FILENO : STDOUT_FILENO + s->rests;
 	s->rest = collect_copy_rest(&s->collect, (unsigned)s->rests++, &s->out_len);
 	if (!s->rest) {
 		s->out_len = 0;
@@ -214,6 +214,7 @@ static int on_event(struct stream *s, const struct cove_event *ev)
 		if (s->asked && !s->exec_id)
 			pass_signal(s, s->asked_signal);
 		s->exec_id = ev->exec_id;
+		s->end->started = true;
 		return 0;
 	case COVE_EVENT_OUT:
 		return on_output(s, STDOUT_FILENO, ev->data, ev->len);

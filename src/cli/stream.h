@@ -10,11 +10,12 @@
 #include <stdint.h>
 
 struct stream_options {
-	bool input;    /* pass stdin */
-	bool raw;      /* stdin is a terminal that the command gets as it is */
-	bool collect;  /* keep the output in the result instead of writing it */
-	bool leave;    /* a signal or a reader that left ends the watching, not the command */
-	bool one_shot; /* the box ends with us: leaving is always clean */
+	bool input;	 /* pass stdin */
+	bool raw;	 /* stdin is a terminal that the command gets as it is */
+	bool collect;	 /* keep the output in the result instead of writing it */
+	bool leave;	 /* a signal or a reader that left ends the watching, not the command */
+	bool one_shot;	 /* the box ends with us: leaving is always clean */
+	bool out_to_err; /* stdout is for something else */
 	/* Of each stream, as in collect.h: the beginning as it comes, the end when it has ended; or
 	 * both in the result. 0: all of it, or in the result the first RESULT_INLINE_MAX. */
 	size_t max_output;
@@ -23,7 +24,8 @@ struct stream_options {
 };
 
 struct stream_end {
-	bool ended;		   /* the command did; otherwise we left it */
+	bool started;		   /* the command did */
+	bool ended;		   /* it did; otherwise we left it */
 	struct cove_result result; /* owned (cove_result_free); with out and err_out if collected */
 	int left_by;		   /* the signal that made us leave, or 0 */
 	bool reader_gone;	   /* our output has no reader any more */

@@ -9,8 +9,8 @@
 static const enum opt_id all[] = {OPT_NAME,    OPTS_BOX,    OPT_TTY,	     OPT_INTERACTIVE,
 				  OPT_EXEC,    OPT_FROM,    OPT_SIGNAL,	     OPT_GRACE,
 				  OPT_ONCE,    OPT_FOR,	    OPT_SECRET_FILE, OPT_SECRET_COMMAND,
-				  OPT_DENIED,  OPT_SINCE,   OPT_BEFORE,	     OPT_ADDRESS,
-				  OPTS_COMMON, OPTS_LIMITS, OPT_END};
+				  OPTS_FILES,  OPT_DENIED,  OPT_SINCE,	     OPT_BEFORE,
+				  OPT_ADDRESS, OPTS_COMMON, OPTS_LIMITS,     OPT_END};
 
 static int parse(struct options *o, int command_after, struct err *e, ...)
 {
@@ -67,6 +67,52 @@ TEST(lists_keep_their_order_and_end_with_null)
 	CHECK(o.mounts.items[2] == NULL);
 	CHECK_EQ(o.labels.count, 1);
 	CHECK(o.env.items == NULL);
+	options_done(&o);
+}
+
+TEST(files_are_two_places_with_a_colon_between)
+{
+	static const struct {
+		const char *text, *from, *to;
+	} in[] = {{"a", "a", "."},	   {"a:", "a", "."},
+		  {"a:b", "a", "b"},	   {"a:b:c", "a", "b:c"},
+		  {"a\\:b", "a:b", "."},   {"a\\:b:c\\:d", "a:b", "c:d"},
+		  {"a\\\\:b", "a\\", "b"}, {"a\\n:\\", "a\\n", "\\"},
+		  {"\\:", ":", "."},	   {"./-", "./-", "."},
+		  {"-:x", NULL, "x"},	   {"\xff\n:\xfe", "\xff\n", "\xfe"}};
+	struct options o;
+	struct err e = {0};
+
+	for (size_t i = 0; i < sizeof(in) / sizeof(in[0]); i++) {
+		CHECK_EQ(parse(&o, -1, &e, "--in", in[i].text, "--in=z", "--out", in[i].text, NULL),
+			 0);
+		CHECK_EQ(o.inputs.count, 2);
+		CHECK_EQ(o.inputs.items[0].size, sizeof(struct cove_transfer));
+		CHECK_EQ(!o.inputs.items[0].from, !in[i].from);
+		CHECK_EQ(options_puts_stdin(&o), !in[i].from);
+		if (in[i].from)
+			CHECK_STR(o.inputs.items[0].from, in[i].from);
+		CHECK_STR(o.inputs.items[0].to, in[i].to);
+		CHECK_STR(o.inputs.items[1].from, "z");
+		CHECK_EQ(o.outputs.count, 1);
+		CHECK_STR(o.outputs.items[0].from, in[i].from ? in[i].from : "-");
+		CHECK_STR(o.outputs.items[0].to, in[i].to);
+		CHECK(!options_gets_stdout(&o));
+		options_done(&o);
+	}
+	CHECK_EQ(parse(&o, -1, &e, "--out", "x:-", NULL), 0);
+	CHECK(options_gets_stdout(&o) && !o.outputs.items[0].to);
+	CHECK_EQ(o.outputs.items[0].fd, 1);
+	options_done(&o);
+	for (size_t i = 0; i < 2; i++) {
+		CHECK(parse(&o, -1, &e, i ? "--in" : "--out", ":x", NULL) < 0);
+		options_done(&o);
+		CHECK(parse(&o, -1, &e, i ? "--in" : "--out", "", NULL) < 0);
+		options_done(&o);
+	}
+	CHECK(parse(&o, -1, &e, "--in", "-", NULL) < 0);
+	options_done(&o);
+	CHECK(parse(&o, -1, &e, "--in", "-:", NULL) < 0);
 	options_done(&o);
 }
 
