@@ -121,13 +121,16 @@ static int take_info(struct core_call *c, const struct wire_frame *f, const char
 	return err_errno(e, ENOMEM, "keep what the box said of a file");
 }
 
-static int stat_box(struct cove_box *box, const struct wire_file *m, struct cove_file_info *ret,
-		    struct err *e)
+/* how may be NULL; m has its user. */
+static int stat_box(struct cove_box *box, const struct wire_file *m, const struct cove_copy *how,
+		    struct cove_file_info *ret, struct err *e)
 {
-	struct transfer t = {0};
+	struct transfer t;
 	struct wire_frame f;
-	int r = transfer_begin(&t, box, m, e);
+	int r = transfer_init(&t, how, e);
 
+	if (r == 0)
+		r = transfer_begin(&t, box, m, e);
 	if (r < 0)
 		return r;
 	r = transfer_next(&t, &f, e);
@@ -141,12 +144,13 @@ static int stat_box(struct cove_box *box, const struct wire_file *m, struct cove
 	return transfer_end(&t, r);
 }
 
-int files_probe(struct cove_box *box, const char *path, const char *user, char *ret_type,
+int files_probe(struct cove_box *box, const char *path, const struct cove_copy *how, char *ret_type,
 		struct err *e)
 {
-	struct wire_file m = {.op = FILE_STAT, .path = path, .user = user, .follow = 1};
+	struct wire_file m = {
+		.op = FILE_STAT, .path = path, .user = how ? how->user : NULL, .follow = 1};
 	struct cove_file_info info;
-	int r = stat_box(box, &m, &info, e);
+	int r = stat_box(box, &m, how, &info, e);
 
 	if (r == -ENOENT)
 		return 0;
@@ -161,7 +165,7 @@ int cove_stat(struct cove_box *box, const char *path, struct cove_file_info *ret
 	      struct cove_error *err)
 {
 	struct err e = {0};
-	int r = stat_box(box, &(struct wire_file){.op = FILE_STAT, .path = path}, ret, &e);
+	int r = stat_box(box, &(struct wire_file){.op = FILE_STAT, .path = path}, NULL, ret, &e);
 
 	return core_return(box->cove, box->name, r, &e, err);
 }

@@ -334,8 +334,8 @@ static int put_opened(struct put_walk *w, int fd, struct err *e)
 }
 
 /* Where it goes: inside an existing directory, as with cp -r. */
-int put_target(struct cove_box *box, const char *host_path, const char *box_path, const char *user,
-	       bool makes_dir, char ret[BOX_PATH_MAX], struct err *e)
+int put_target(struct cove_box *box, const char *host_path, const char *box_path,
+	       const struct cove_copy *how, bool makes_dir, char ret[BOX_PATH_MAX], struct err *e)
 {
 	char full[BOX_PATH_MAX], type = 0;
 	size_t len = strlen(box_path);
@@ -348,7 +348,7 @@ int put_target(struct cove_box *box, const char *host_path, const char *box_path
 	for (size_t n = strlen(full); n > 1 && full[n - 1] == '/'; n--)
 		full[n - 1] = 0;
 	base = path_base(full);
-	r = files_probe(box, box_path, user, &type, e);
+	r = files_probe(box, box_path, how, &type, e);
 	if (r < 0)
 		return r;
 	is_dir = r > 0 ? type == 'd' : makes_dir && box_path[len - 1] == '/';
@@ -363,10 +363,13 @@ int put_target(struct cove_box *box, const char *host_path, const char *box_path
 
 int put_open(struct cove *cove, const char *host_path, int *ret_fd, struct err *e)
 {
-	autoclose int fd = open(host_path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	autoclose int fd = -1;
 	struct stat st;
 	int r;
 
+	if (!host_path)
+		return err_set(e, ERR_INVALID, EINVAL, "a path is missing");
+	fd = open(host_path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	if (fd < 0 || fstat(fd, &st) < 0) {
 		r = err_errno(e, errno, "read '%.100s'", host_path);
 		if (stat(host_path, &st) == 0)
@@ -420,7 +423,7 @@ static int put(struct cove_box *box, const char *host_path, const char *box_path
 	int r = put_open(box->cove, host_path, &fd, e);
 
 	if (r == 0)
-		r = put_target(box, host_path, box_path, how ? how->user : NULL, false, target, e);
+		r = put_target(box, host_path, box_path, how, false, target, e);
 	return r < 0 ? r : put_fd_at(box, fd, target, how, e);
 }
 
@@ -608,14 +611,13 @@ int put_stream(struct cove_box *box, int fd, const char *box_path, unsigned mode
 	       const struct cove_copy *how, struct err *e)
 {
 	struct put_source s = {.fd = fd, .shown = "the given descriptor"};
-	const char *user = how ? how->user : NULL;
 	char type = 0;
 	struct stat st;
 	int r = fstat(fd, &st) < 0 ? err_errno(e, errno, "read the given descriptor") : 0;
 
 	s.waits = r == 0 && !S_ISREG(st.st_mode);
 	if (r == 0)
-		r = files_probe(box, box_path, user, &type, e);
+		r = files_probe(box, box_path, how, &type, e);
 	if (r < 0)
 		return r;
 	return r == 1 && type == 'd' ? put_tar(box, box_path, &s, how, e)

@@ -223,12 +223,13 @@ static int check(struct carry *c, struct err *e)
 static int find_targets(struct carry *c, box_path *targets, struct err *e)
 {
 	for (size_t i = 0; i < c->files.input_count; i++) {
-		const struct cove_transfer *t = input_at(c, i);
+		struct cove_transfer *t = input_at(c, i);
+		struct cove_copy how = begin_item(c, t, false);
 		box_path path;
 		int r = in_box(c, t->to, path, e);
 
 		if (r == 0 && t->from)
-			r = put_target(c->box, t->from, path, c->how.user, true, targets[i], e);
+			r = put_target(c->box, t->from, path, &how, true, targets[i], e);
 		else if (r == 0)
 			memcpy(targets[i], path, sizeof(path));
 		if (r < 0)

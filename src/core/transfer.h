@@ -40,16 +40,17 @@ enum { TRANSFER_REPORT_MS = 250 };
 int transfer_report(struct transfer *t, struct err *e);
 int transfer_given_up(struct err *e);
 
-/* Stat as that user, following a final link: 1 and the type, 0 if there is nothing there. */
-int files_probe(struct cove_box *box, const char *path, const char *user, char *ret_type,
+/* Stat as how (may be NULL) says, following a final link: 1 and the type, 0 if there is nothing
+ * there. */
+int files_probe(struct cove_box *box, const char *path, const struct cove_copy *how, char *ret_type,
 		struct err *e);
 
 /* put.c: a file or directory of the host, opened to be put. */
 int put_open(struct cove *cove, const char *host_path, int *ret_fd, struct err *e);
 /* Where cove_put would put it, as a path in the box: inside what is a directory there. makes_dir:
  * also inside what ends in a slash and is not there yet. */
-int put_target(struct cove_box *box, const char *host_path, const char *box_path, const char *user,
-	       bool makes_dir, char ret[BOX_PATH_MAX], struct err *e);
+int put_target(struct cove_box *box, const char *host_path, const char *box_path,
+	       const struct cove_copy *how, bool makes_dir, char ret[BOX_PATH_MAX], struct err *e);
 /* Puts it there, and nowhere inside. How many entries were left out. */
 int put_at(struct cove_box *box, const char *host_path, const char *target,
 	   const struct cove_copy *how, struct err *e);
