@@ -289,6 +289,7 @@ struct cove_denial {
 	char reason[120];
 	char remedy[240]; /* for the box's owner; empty where nothing should be done about it */
 	bool shared;	  /* several commands ran, and it is not known which of them it was */
+	char why[16];	  /* as in struct cove_audit_row; "limit": --net-bytes or --net-conns */
 };
 
 struct cove_files;
@@ -319,6 +320,12 @@ struct cove_result {
 	size_t denied_count;
 	uint64_t denied_more;		/* further ones: `cove audit` has them */
 	const struct cove_files *files; /* borrowed, of cove_run_with: what went with it; or NULL */
+	/* The limit it met, as its flag is called: "mem", "pids", "disk", "ttl", "idle", "timeout";
+	 * empty: none. How much that is, in bytes, ms or a number; 0: not known. For people: what
+	 * raises it. */
+	char limit[16];
+	uint64_t limit_value;
+	char remedy[160];
 };
 /* Runs a command to its end. */
 COVE_API int cove_run(struct cove_box *box, const struct cove_command *command,

@@ -5,6 +5,7 @@
 #include "base/limits.h"
 #include "base/size.h"
 #include "base/str.h"
+#include "cli/table.h"
 #include "cli/term.h"
 #include "cli/watch.h"
 #include "core/spawn.h"
@@ -328,48 +329,40 @@ int cli_exec_id(struct cli *c, const char *text, uint64_t *ret)
 			 c->o.args[0]);
 }
 
-/* A command that met one of its box's limits: which, and how much that is. */
-static void say_limit(struct cli *c, const char *box, const struct cove_result *result)
+/* A command that met a limit of its box: which, how much that is, and what raises it. */
+static void say_limit(const struct cove_result *result)
 {
-	bool oom = result->oom_killed || strcmp(result->cause, "oom") == 0;
-	bool pids = strcmp(result->cause, "pids") == 0, disk = strcmp(result->cause, "disk") == 0;
-	struct cove_stats now = {0};
-	char size[SIZE_TEXT];
+	static const struct {
+		const char *limit, *what;
+		enum { IN_BYTES, IN_MS, IN_NUMBER } unit;
+	} words[] = {{"mem", "out of memory", IN_BYTES},
+		     {"pids", "too many processes", IN_NUMBER},
+		     {"disk", "disk full", IN_BYTES},
+		     {"ttl", "the box's time was over", IN_MS},
+		     {"idle", "the box was idle for too long", IN_MS}};
+	unsigned long long value = result->limit_value;
+	char shown[SIZE_TEXT], time[16];
 
-	if (!oom && !pids && !disk)
-		return;
-	/* A box that has ended meanwhile cannot say how much it was. */
-	if (!c->cove || !box || cove_stats(c->cove, box, &now, NULL) < 0)
-		now = (struct cove_stats){0};
-	if (oom && now.mem_limit_bytes)
-		cli_note("out of memory: the box's limit is %s (--mem)",
-			 size_format(size, now.mem_limit_bytes));
-	else if (oom)
-		cli_note("out of memory (--mem)");
-	if (pids && now.pids_limit)
-		cli_note("too many processes: the box's limit is %llu (--pids)",
-			 (unsigned long long)now.pids_limit);
-	else if (pids)
-		cli_note("too many processes (--pids)");
-	if (disk && now.disk_own_limit_bytes)
-		cli_note("disk full: the box's limit is %s%s (--disk)",
-			 size_format(size, now.disk_own_limit_bytes),
-			 now.disk_own_limit_bytes < now.disk_limit_bytes
-				 ? ", and its workspace has one of its own"
-				 : "");
-	else if (disk)
-		cli_note("disk full (--disk)");
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		if (strcmp(result->limit, words[i].limit) != 0)
+			continue;
+		snprintf(shown, sizeof(shown), "%llu", value);
+		if (words[i].unit == IN_BYTES)
+			size_format(shown, value);
+		else if (words[i].unit == IN_MS)
+			str_copy(shown, sizeof(shown), text_duration(time, value));
+		if (value)
+			cli_note("%s: the box's limit is %s; %s", words[i].what, shown,
+				 result->remedy);
+		else
+			cli_note("%s; %s", words[i].what, result->remedy);
+	}
 }
 
-int cli_result_status(struct cli *c, const char *box, const struct cove_result *result)
+int cli_result_status(const struct cove_result *result)
 {
-	say_limit(c, box, result);
-	/* The box's time was over, and what ran in it was ended with it. */
-	if (strcmp(result->cause, "ttl") == 0)
-		cli_note("the box's time was over (--ttl)");
-	else if (strcmp(result->cause, "idle") == 0)
-		cli_note("the box was idle for too long (--idle)");
-	else if (strcmp(result->cause, "stopped") == 0)
+	say_limit(result);
+	if (strcmp(result->cause, "stopped") == 0)
 		cli_note("the box was stopped");
 	if (result->never_started)
 		cli_note("it waited for its shell and never started");

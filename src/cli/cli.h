@@ -131,8 +131,8 @@ int cli_find(struct cli *c, struct cove_box **ret);
 /* An exec id that was typed. 0 or an exit status. */
 int cli_exec_id(struct cli *c, const char *text, uint64_t *ret);
 
-/* The exit status of a finished command of box; says on stderr what a status alone cannot. */
-int cli_result_status(struct cli *c, const char *box, const struct cove_result *result);
+/* The exit status of a finished command; says on stderr what a status alone cannot. */
+int cli_result_status(const struct cove_result *result);
 
 /* That something was done to name: one object {"name", "result"} with --json; with -v a [cove] line
  * where the library sent no event since there were `events` of them. 0 or an exit status. */

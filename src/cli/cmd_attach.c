@@ -57,7 +57,7 @@ static int attach(struct cli *c, struct cove_box *box, uint64_t exec_id)
 		if (o->out_from + end.out_seen < end.result.out_bytes ||
 		    o->err_from + end.err_seen < end.result.err_bytes)
 			cli_note("truncated: not all output of the command was kept");
-		r = cli_result_status(c, o->args[0], &end.result);
+		r = cli_result_status(&end.result);
 	} else {
 		/* Where to go on is what a person needs who only wanted to leave. */
 		cli_note("left it running; back with `cove attach %s %s --from %llu:%llu`",

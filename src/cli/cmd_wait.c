@@ -19,7 +19,7 @@ static int run(struct cli *c)
 		r = json ? cli_out_json(c, json) : cli_error(c, COVE_FULL, "out of memory");
 	}
 	if (r == 0)
-		r = cli_result_status(c, c->o.args[0], &result);
+		r = cli_result_status(&result);
 	cove_result_free(&result);
 	return r;
 }

@@ -251,7 +251,7 @@ static void say_shell(const struct cli *c, const struct cove_result *result)
 	}
 }
 
-static int finish(struct cli *c, struct cove_box *box, const struct stream_end *end, bool one_shot)
+static int finish(struct cli *c, const struct stream_end *end, bool one_shot)
 {
 	autofree char *json = NULL;
 	int r;
@@ -274,7 +274,7 @@ static int finish(struct cli *c, struct cove_box *box, const struct stream_end *
 			return r;
 	}
 	say_shell(c, &end->result);
-	return cli_result_status(c, cove_box_name(box), &end->result);
+	return cli_result_status(&end->result);
 }
 
 /* Of a command that was left behind nothing is brought: it writes on, or the user waits no more. */
@@ -318,7 +318,7 @@ int command_run(struct cli *c, struct cove_box *box, struct cove_command *comman
 	files = files_of(c, command, NULL);
 	if (files.input_count + files.output_count > 0)
 		end.result.files = &files;
-	r = r < 0 ? command_fail(c, box, &err) : finish(c, box, &end, one_shot);
+	r = r < 0 ? command_fail(c, box, &err) : finish(c, &end, one_shot);
 	cove_result_free(&end.result);
 	free(plan.env);
 	return r ? r : got;

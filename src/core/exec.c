@@ -3,11 +3,13 @@
 
 #include "base/fd.h"
 #include "base/limits.h"
+#include "base/size.h"
 #include "base/str.h"
 #include "core/life.h"
 #include "wire/denials.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -244,11 +246,51 @@ static void event_result(struct cove_exec *x, const struct exec_record *r)
 	core_event(box->cove, &ev);
 }
 
+/* "--mem 128MiB": twice of what there was, as it is typed. */
+static void put_flag(const char *limit, uint64_t value, char *ret, size_t size)
+{
+	bool is_size = strcmp(limit, "mem") == 0 || strcmp(limit, "disk") == 0;
+	unsigned long long twice = value <= UINT64_MAX / 2 ? value * 2 : 0;
+	char text[SIZE_TEXT] = "", *to = text;
+
+	if (twice && is_size)
+		size_format(text, twice);
+	else if (twice && strcmp(limit, "pids") == 0)
+		snprintf(text, sizeof(text), "%llu", twice);
+	else if (twice)
+		snprintf(text, sizeof(text), twice % 1000 ? "%llums" : "%llus",
+			 twice % 1000 ? twice : twice / 1000);
+	for (const char *p = text; *p; p++)
+		if (*p != ' ')
+			*to++ = *p;
+	*to = 0;
+	snprintf(ret, size, "--%s%s%s", limit, *text ? " " : "", text);
+}
+
+static void put_limit(const struct exec_record *m, struct cove_result *r)
+{
+	const char *limit = exec_limit(m);
+	char flag[64];
+
+	if (!limit)
+		return;
+	str_copy(r->limit, sizeof(r->limit), limit);
+	r->limit_value = m->limit_value;
+	put_flag(limit, m->limit_value, flag, sizeof(flag));
+	if (m->timed_out)
+		snprintf(r->remedy, sizeof(r->remedy), "give it longer: %s, or 0 for no end", flag);
+	else
+		snprintf(r->remedy, sizeof(r->remedy), "make the box with more: %s%s", flag,
+			 strcmp(limit, "disk") == 0 ? "; a named workspace has a limit of its own"
+						    : "");
+}
+
 void exec_result(const struct exec_record *m, struct cove_result *r)
 {
 	*r = (struct cove_result){EXEC_SHOWN(m), .timed_out = m->timed_out,
 				  .shell = exec_shell_word(m)};
 	core_show(r->cause, sizeof(r->cause), m->cause[0] ? m->cause : "unknown");
+	put_limit(m, r);
 }
 
 /* Behind the EXIT event, as its directory is. Without memory there are none. */
@@ -272,6 +314,7 @@ static void take_denials(struct cove_exec *x, const struct exec_record *m, struc
 		core_show(to->method, sizeof(to->method), d.method ? d.method : "");
 		core_show(to->reason, sizeof(to->reason), d.reason);
 		core_show(to->remedy, sizeof(to->remedy), d.remedy ? d.remedy : "");
+		core_show(to->why, sizeof(to->why), d.why ? d.why : "");
 	}
 }
 

@@ -126,6 +126,7 @@ static void put_stream(struct json *j, const char *key, const char *key64, const
 /* clang-format off */
 #define A(name) FIELD_ALWAYS(cove_result, name)
 #define N(name) FIELD_NAMED(cove_result, name)
+#define K(name) FIELD_KNOWN(cove_result, name)
 static const struct wire_named_field before_streams[] = {
 	A(exec_id), FIELD_IF(cove_result, exit_code, has_exit), FIELD_KNOWN(cove_result, signal),
 	{0}};
@@ -134,11 +135,13 @@ static const struct wire_named_field after_streams[] = {
 	A(timed_out), A(oom_killed), A(truncated), N(never_started),
 	FIELD_SHOWN(cove_result, "stdout_bytes", out_bytes, ALWAYS),
 	FIELD_SHOWN(cove_result, "stderr_bytes", err_bytes, ALWAYS), A(shell), A(cause),
+	K(limit), K(limit_value), K(remedy),
 	VIEW_USED(cove_result), N(denied_more), {0}};
 static const struct wire_named_field denial_fields[] = {
 	FIELD_ALWAYS(cove_denial, host), FIELD_SHOWN(cove_denial, "port", port, KNOWN),
 	FIELD_NAMED(cove_denial, method), FIELD_ALWAYS(cove_denial, reason),
-	FIELD_NAMED(cove_denial, remedy), FIELD_NAMED(cove_denial, shared), {0}};
+	FIELD_NAMED(cove_denial, why), FIELD_NAMED(cove_denial, remedy),
+	FIELD_NAMED(cove_denial, shared), {0}};
 /* clang-format on */
 
 static void put_denials(struct json *j, const struct cove_result *result)

@@ -30,7 +30,8 @@ void door_deny(struct door *d, struct broker_call *call, struct audit_row *row, 
 				      .port = row->port,
 				      .method = row->method,
 				      .reason = denial_reason(why),
-				      .remedy = remedy};
+				      .remedy = remedy,
+				      .why = denial_word(why)};
 
 	row->why = denial_word(why);
 	broker_record(d->broker, call, row);

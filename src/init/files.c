@@ -208,7 +208,7 @@ int file_error(const struct file_op *op, int code, const char *what, const char 
 	if ((code == ENOSPC || code == EDQUOT) && disk_is_bounded(op->in, op->path))
 		return err_set(e, ERR_FULL, code,
 			       "cannot %s '%s': no space left: the box's own disk limit of %s is "
-			       "reached",
+			       "reached; make it with more (--disk)",
 			       what, path, size_format(size, op->in->disk_limit));
 	return err_errno(e, code, "cannot %s '%s'", what, path);
 }

@@ -24,12 +24,13 @@ static bool runs(const struct keeper_exec *x)
 
 void keeper_denied(struct keeper *k, const struct wire_denied *m)
 {
-	char host[DNS_NAME_MAX + 1], method[32], reason[120], remedy[240];
+	char host[DNS_NAME_MAX + 1], method[32], reason[120], remedy[240], why[16];
 	struct wire_denial d = {.host = host,
 				.port = m->port <= UINT16_MAX ? m->port : 0,
 				.method = method,
 				.reason = reason,
-				.remedy = remedy};
+				.remedy = remedy,
+				.why = why};
 	struct keeper_exec *x = m->exec_id ? keeper_exec_find(k, m->exec_id) : NULL;
 	size_t count = 0;
 
@@ -37,6 +38,7 @@ void keeper_denied(struct keeper *k, const struct wire_denied *m)
 	keeper_safe_text(method, sizeof(method), m->method ? m->method : "");
 	keeper_safe_text(reason, sizeof(reason), m->reason ? m->reason : "");
 	keeper_safe_text(remedy, sizeof(remedy), m->remedy ? m->remedy : "");
+	keeper_safe_text(why, sizeof(why), m->why ? m->why : "");
 	if (x) {
 		if (runs(x))
 			add(x, &d);

@@ -41,6 +41,7 @@ struct keeper_run {
 	struct keeper_exec_input input;
 	struct ev_timer backstop;
 	struct keeper_exec *exec;
+	uint64_t given_ms;	   /* the time it was given; 0: no end */
 	uint64_t timeout_ms;	   /* with its grace */
 	uint64_t began_ms;	   /* by the loop's clock: nobody can set that back */
 	uint64_t backstop_left_ms; /* while the box is frozen */
@@ -101,6 +102,12 @@ void keeper_execs_free(struct keeper *k);
 void keeper_exec_frame(struct keeper *k, const struct wire_frame *f);
 /* Gives init the credit that it may have now. */
 void keeper_exec_grant(struct keeper_exec *x);
+/* cause.c. Why a command has ended, of which init's m says so: only words that we know; in place of
+ * any other the one that the numbers say. What a box's end ended, or what exits after it was told
+ * to end with the box, has the box's cause. */
+const char *keeper_exec_cause(const struct keeper_exec *x, const struct exec_record *m);
+/* How much the limit is that it met, if it met one: never what init says of it. */
+uint64_t keeper_exec_limit(const struct keeper_exec *x);
 /* How long it has been running, by a clock that nobody sets; 0 before that. */
 uint64_t keeper_exec_duration(const struct keeper_exec *x);
 

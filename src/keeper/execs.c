@@ -289,7 +289,7 @@ static struct keeper_exec *exec_new(struct keeper *k, const struct wire_exec *m)
 	run->exec = x;
 	buf_init(&run->unsynced, WIRE_OUT_MAX);
 	run->backstop.on_timer = on_backstop;
-	run->timeout_ms = m->timeout_ms;
+	run->given_ms = run->timeout_ms = m->timeout_ms;
 	if (m->timeout_ms > 0 && m->timeout_ms < UINT64_MAX / 4)
 		run->timeout_ms += m->grace_ms < UINT64_MAX / 4 ? m->grace_ms : UINT64_MAX / 4;
 	keeper_input_init(&run->input, m->has_stdin != 0);
@@ -591,6 +591,7 @@ static void finish(struct keeper_exec *x)
 	struct keeper *k = x->k;
 	struct keeper_follow *next;
 
+	x->rec.limit_value = keeper_exec_limit(x);
 	x->run->state = RUN_EXITED;
 	k->running_execs--;
 	ev_timer_stop(x->k->ev, &x->run->backstop);
@@ -610,21 +611,6 @@ static void finish(struct keeper_exec *x)
 	k->active_ms = ev_now(k->ev);
 	if (k->on_idle && k->running_execs == 0)
 		k->on_idle(k);
-}
-
-/* Only words that we know; in place of any other the one that the numbers say. What a box's end
- * ended, or what exits after it was told to end with the box, has the box's cause. */
-static const char *cause_of(const struct keeper_exec *x, const struct exec_record *m)
-{
-	static const char *const known[] = {"exit", "signal", "timeout", "oom",
-					    "pids", "disk",   "killed",	 "interrupted"};
-
-	if (x->k->end_cause && !m->timed_out && (m->signal || x->run->told_to_end))
-		return x->k->end_cause;
-	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
-		if (strcmp(m->cause, known[i]) == 0)
-			return known[i];
-	return m->has_exit ? "exit" : "signal";
 }
 
 /* What init says of the end, over what we know; what we know better stays ours. */
@@ -657,7 +643,7 @@ static void on_exec_exit(struct keeper_exec *x, const struct wire_frame *f)
 	if (x->k->disk_full && m.has_exit && m.exit_code && strcmp(m.cause, "exit") == 0 &&
 	    x->k->disk_full(x->k))
 		str_copy(m.cause, sizeof(m.cause), "disk");
-	str_copy(m.cause, sizeof(m.cause), cause_of(x, &m));
+	str_copy(m.cause, sizeof(m.cause), keeper_exec_cause(x, &m));
 	x->cwd = m.cwd && strlen(m.cwd) < BOX_PATH_MAX + 16 ? strdup(m.cwd) : NULL;
 	m.cwd = x->cwd;
 	if (x->run->state == RUN_QUEUED) { /* nothing of it ran */

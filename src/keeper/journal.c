@@ -42,6 +42,7 @@ static const struct journal_line lines_of_record[] = {
 	{"used", JOURNAL_END, {R(cpu_us), R(mem_peak_bytes), R(io_read_bytes),
 		R(io_write_bytes)}},
 	{"denied", JOURNAL_END, {R(denied_count)}},
+	{"limit", JOURNAL_END, {R(limit_value)}},
 	{"late", JOURNAL_LATE, {R(stdout_bytes), R(stderr_bytes)}},
 	{"drop", JOURNAL_DROP, {{0}}},
 };
@@ -115,7 +116,8 @@ static int put_line(struct buf *b, const struct journal_line *l, const struct ex
 	}
 	/* What is not known, or was never, is not said. */
 	if ((l->fields[0].offset == offsetof(struct exec_record, cpu_us) ||
-	     l->fields[0].offset == offsetof(struct exec_record, denied_count)) &&
+	     l->fields[0].offset == offsetof(struct exec_record, denied_count) ||
+	     l->fields[0].offset == offsetof(struct exec_record, limit_value)) &&
 	    !has_numbers)
 		return 0;
 	return put_summed(b, l->key, value);

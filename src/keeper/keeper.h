@@ -98,6 +98,8 @@ struct keeper {
 	/* NULL: init knows it of each command. Else: has the box lost a process to want of memory
 	 * since the last call; is its disk full, or its workspace's? */
 	bool (*ran_out)(struct keeper *k), (*disk_full)(struct keeper *k);
+	/* How much a limit of the box is (exec_limit); 0: not known. May be NULL. */
+	uint64_t (*limit_of)(struct keeper *k, const char *limit);
 	/* Freezes or thaws the box; a refusal changes nothing. */
 	int (*on_freeze)(struct keeper *k, bool on, struct err *e);
 	void (*on_pause)(struct keeper *k); /* `paused` has changed */

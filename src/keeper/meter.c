@@ -57,6 +57,14 @@ static void on_used(struct keeper *k, const struct exec_record *r)
 		ended_io_add(&l->ended_io, r);
 }
 
+static uint64_t limit_of(struct keeper *k, const char *limit)
+{
+	for (unsigned id = 0; id < LIMIT_COUNT; id++)
+		if (strcmp(limit_flag((enum limit_id)id) + strlen("--"), limit) == 0)
+			return if_held(life_of(k), (enum limit_id)id);
+	return 0;
+}
+
 /* The keeper's own time is its process's; its memory is its group's, or not counted. The door's
  * come from door.c. */
 static void add_helpers(const struct keeper_life *l, struct wire_stats *m)
@@ -357,6 +365,7 @@ void keeper_meter_init(struct keeper_life *l)
 	l->k.on_pause = on_pause;
 	l->k.on_exec = on_exec;
 	l->k.on_used = on_used;
+	l->k.limit_of = limit_of;
 	l->ttl.on_timer = on_ttl;
 	l->idle.on_timer = on_idle_time;
 	l->refresh.on_timer = on_refresh;

@@ -13,10 +13,10 @@ int wire_denials_add(struct buf *list, const struct wire_denial *d)
 	char text[DENIAL_TEXT_MAX];
 	const char *item;
 	uint32_t pos = 0;
-	size_t n = (size_t)snprintf(text, sizeof(text), "%s\t%llu\t%s\t%s\t%s\t%u",
+	size_t n = (size_t)snprintf(text, sizeof(text), "%s\t%llu\t%s\t%s\t%s\t%u\t%s",
 				    d->host ? d->host : "", (unsigned long long)d->port,
 				    d->method ? d->method : "", d->reason ? d->reason : "",
-				    d->remedy ? d->remedy : "", d->shared);
+				    d->remedy ? d->remedy : "", d->shared, d->why ? d->why : "");
 
 	if (n >= sizeof(text))
 		return -ENOBUFS;
@@ -29,7 +29,7 @@ int wire_denials_add(struct buf *list, const struct wire_denial *d)
 bool wire_denials_next(const struct wire_list *list, uint32_t *pos, char text[DENIAL_TEXT_MAX],
 		       struct wire_denial *ret)
 {
-	enum { HOST, PORT, METHOD, REASON, REMEDY, SHARED, COUNT };
+	enum { HOST, PORT, METHOD, REASON, REMEDY, SHARED, WHY, COUNT };
 	const char *item;
 
 	while ((item = wire_list_next(list, pos))) {
@@ -42,7 +42,7 @@ bool wire_denials_next(const struct wire_list *list, uint32_t *pos, char text[DE
 		while (n < COUNT && rest)
 			fields[n++] = strsep(&rest, "\t");
 		*ret = (struct wire_denial){0};
-		if (n < COUNT || !str_parse_u64(fields[PORT], UINT16_MAX, &ret->port) ||
+		if (n < WHY || !str_parse_u64(fields[PORT], UINT16_MAX, &ret->port) ||
 		    !str_parse_u64(fields[SHARED], 1, &shared))
 			continue;
 		ret->host = fields[HOST];
@@ -50,6 +50,7 @@ bool wire_denials_next(const struct wire_list *list, uint32_t *pos, char text[DE
 		ret->reason = fields[REASON];
 		ret->remedy = fields[REMEDY][0] ? fields[REMEDY] : NULL;
 		ret->shared = shared;
+		ret->why = n > WHY && fields[WHY][0] ? fields[WHY] : NULL;
 		return true;
 	}
 	return false;

@@ -21,7 +21,8 @@ struct wire_denial {
 	uint64_t port;	  /* 0: a name was looked up */
 	const char *method;
 	const char *reason, *remedy;
-	bool shared; /* several commands ran: it may be another's */
+	const char *why; /* NULL: of an older door */
+	bool shared;	 /* several commands ran: it may be another's */
 };
 
 /* Appends one, unless the list has it. -ENOBUFS if there is no room for it. */

@@ -47,6 +47,7 @@ struct exec_record {
 	uint32_t denied_more;		    /* that the list has no room for */
 	uint32_t denied_count;		    /* keeper: all of them, each time counted */
 	uint64_t arguments;		    /* keeper: what was asked for, as a number */
+	uint64_t limit_value;		    /* keeper: of the limit it met; 0: none, or not known */
 	const char *cwd;		    /* borrowed; of the shell after a line; may be NULL */
 	char command[EXEC_COMMAND_MAX + 1]; /* first line, cut; any bytes */
 	char shell[SHELL_NAME_MAX + 1];	    /* the named shell; empty: not a line of one */
@@ -59,6 +60,10 @@ struct exec_record {
 /* What `cove` exits with for it: 124 where its time was over, its own status, or 128+N after signal
  * N. -1 while it runs, and where it is not known how it ended. */
 int exec_status(const struct exec_record *r);
+
+/* The limit it met, as its flag is called: "mem", "pids", "disk", "ttl", "idle", "timeout". NULL:
+ * none. */
+const char *exec_limit(const struct exec_record *r);
 
 /* "running", "queued", "done", "interrupted". */
 const char *exec_state_name(enum exec_state state);

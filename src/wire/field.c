@@ -25,6 +25,24 @@ int exec_status(const struct exec_record *r)
 	return r->signal > 0 && r->signal < 128 ? 128 + r->signal : -1;
 }
 
+const char *exec_limit(const struct exec_record *r)
+{
+	static const char *const limits[][2] = {{"oom", "mem"},
+						{"pids", "pids"},
+						{"disk", "disk"},
+						{"ttl", "ttl"},
+						{"idle", "idle"}};
+
+	if (r->timed_out)
+		return "timeout";
+	if (r->oom_killed)
+		return "mem";
+	for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++)
+		if (strcmp(r->cause, limits[i][0]) == 0)
+			return limits[i][1];
+	return NULL;
+}
+
 const char *exec_state_name(enum exec_state state)
 {
 	return state_names[state];

@@ -29,10 +29,10 @@ static const struct wire_field exit_fields[] = {
 	R(exec_id), R(exit_code), R(has_exit), R(signal), R(timed_out), R(oom_killed),
 	R(stdout_bytes), R(stderr_bytes), R(truncated), R(duration_ms), R(shell_state), R(cwd),
 	R(cause), R(cpu_us), R(mem_peak_bytes), R(io_read_bytes), R(io_write_bytes), R(denied),
-	R(denied_more), {0}};
+	R(denied_more), R(limit_value), {0}};
 static const struct wire_field denied_fields[] = {
 	F(denied, exec_id), F(denied, host), F(denied, port), F(denied, method),
-	F(denied, reason), F(denied, remedy), {0}};
+	F(denied, reason), F(denied, remedy), F(denied, why), {0}};
 static const struct wire_field signal_fields[] = {
 	F(signal, exec_id), F(signal, signal), F(signal, tree), {0}};
 static const struct wire_field resize_fields[] = {F(resize, rows), F(resize, cols), {0}};
@@ -50,7 +50,7 @@ static const struct wire_field info_fields[] = {
 	R(started_ms), R(has_exit), R(exit_code), R(signal), R(stdout_bytes), R(stderr_bytes),
 	R(duration_ms), R(cause), R(background), R(truncated), R(oom_killed), R(cpu_us),
 	R(mem_peak_bytes), R(io_read_bytes), R(io_write_bytes), R(timed_out), R(shell_state),
-	R(token), R(denied_count), {0}};
+	R(token), R(denied_count), R(limit_value), {0}};
 static const struct wire_field status_fields[] = {
 	F(status, started_ms), F(status, execs_running), F(status, clients),
 	F(status, init_pid), F(status, notes), F(status, ids), F(status, paused),

@@ -24,6 +24,7 @@ struct wire_denied {
 	uint64_t port;	  /* 0: a name was looked up */
 	const char *method;
 	const char *reason, *remedy; /* store/denial.h */
+	const char *why;	     /* the same, as one word */
 };
 
 struct wire_port {

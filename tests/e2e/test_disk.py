@@ -245,7 +245,7 @@ def test_a_workspace_has_a_limit_of_its_own(home):
     larger = home("create", "--disk", "60M", "--workspace", "w").ok().text.strip()
     assert home.inspect(larger)["limits"]["disk_bytes"]["enforced"] is True
     got = home("exec", first, "--", "sh", "-c", FILL % ("/var/tmp/f", 2000))
-    assert "the box's limit is 40 MiB, and its workspace has one of its own" in got.errors, got
+    assert "the box's limit is 40 MiB; " in got.errors and "workspace has a limit of its own" in got.errors, got
 
 
 SMALL_HOST = """

@@ -294,6 +294,8 @@ def test_bytes_of_the_box(door, rig):
     line = DIRECT + CURL + f"'{rig.url('/bytes?n=8000000')}' | wc -c"
     assert int(door.do(box, line).text) <= 2 << 20
     assert int(door.do(box, line).text) <= 8192
+    found = json.loads(door("exec", "--json", box, "--", "bash", "-c", line).out)["denied"]
+    assert [d["why"] for d in found] == ["limit"] and "--net-bytes" in found[0]["remedy"], found
 
 
 def test_connections_of_the_box(door, rig, transfer):

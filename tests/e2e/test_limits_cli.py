@@ -246,7 +246,8 @@ def test_out_of_memory_is_said(cove, enforced):
     if b"python3" in got.err and got.rc == 127:
         pytest.skip("no python3 in this image")
     assert got.rc == 137, repr(got)
-    assert got.errors.strip() == "cove: out of memory: the box's limit is 64 MiB (--mem)"
+    assert got.errors.strip() == \
+        "cove: out of memory: the box's limit is 64 MiB; make the box with more: --mem 128MiB"
     box = cove("create", "--mem", "64M").ok().text.strip()
     for verb in ("exec", "sh"):
         words = ["python3", "-c", EAT] if verb == "exec" else [f'python3 -c "{EAT}"']
@@ -261,13 +262,53 @@ def test_out_of_memory_is_said(cove, enforced):
 def test_too_many_processes_is_said(cove, enforced):
     needs("pids" in enforced, "pids")
     got = cove("run", "--pids", "20", "--", "sh", "-c", "for i in $(seq 60); do sleep 60 & done; wait")
-    assert got.rc != 0 and "too many processes: the box's limit is 20 (--pids)" in got.errors, repr(got)
+    assert got.rc != 0 and "too many processes: the box's limit is 20; make the box with more: --pids 40" in \
+        got.errors, repr(got)
 
 
 def test_full_disk_is_said(cove, enforced):
     needs("disk_bytes" in enforced, "disk")
     got = cove("run", "--disk", "32M", "--", "dd", "if=/dev/zero", "of=fill", "bs=4k", "count=20000")
-    assert got.rc != 0 and "disk full: the box's limit is " in got.errors and "(--disk)" in got.errors, repr(got)
+    assert got.rc != 0 and "disk full: the box's limit is " in got.errors and "--disk " in got.errors, repr(got)
+
+
+# What is met, what meets it, and what the result has of it.
+MET = {
+    "mem": ("mem_bytes", ["--mem", "64M"], "head -c 400M /dev/zero | tail", 64 << 20, "--mem 128MiB"),
+    "pids": ("pids", ["--pids", "20"], "for i in $(seq 60); do sleep 60 & done; wait", 20, "--pids 40"),
+    "disk": ("disk_bytes", ["--disk", "32M"], "dd if=/dev/zero of=fill bs=4k count=20000", 32 << 20, "--disk 64MiB"),
+    "ttl": (None, ["--ttl", "1s"], "sleep 1000", 1000, "--ttl 2s"),
+    "timeout": (None, ["--timeout", "250ms", "--grace", "0"], "sleep 1000", 250, "--timeout 500ms"),
+}
+
+
+@needs_flag("EXEC_GROUPS", "PIDS_EXACT")
+@pytest.mark.parametrize("limit", MET)
+def test_the_limit_is_in_the_result(cove, enforced, limit):
+    key, flags, line, value, remedy = MET[limit]
+    needs(key is None or key in enforced, limit)
+    found = json.loads(cove("run", "--json", *flags, "--", "sh", "-c", line).out)
+    assert (found["limit"], found["limit_value"]) == (limit, value), found
+    assert remedy in found["remedy"], found
+    if limit == "ttl":
+        return
+    # The same of a box that stays, now and when it is asked for later, running and stopped.
+    box = cove("create", *[f for f in flags if limit != "timeout"]).ok().text.strip()
+    mine = flags if limit == "timeout" else []
+    found = json.loads(cove("exec", "--json", *mine, box, "--", "sh", "-c", line).out)
+    for again in (False, True):
+        later = json.loads(cove("wait", "--json", box, found["exec_id"]).out)
+        for name in ("limit", "limit_value", "remedy"):
+            assert found[name] == later[name], (again, name, later)
+        cove("stop", box).ok()
+    assert (found["limit"], found["limit_value"]) == (limit, value), found
+    cove("rm", box).ok()
+
+
+def test_without_a_limit_there_is_none(cove, plain):
+    for line in ("true", "exit 3", "kill -9 $$"):
+        found = json.loads(cove("exec", "--json", plain, "--", "sh", "-c", line).out)
+        assert found["limit"] is None and found["limit_value"] is None and found["remedy"] is None, found
 
 
 # ---- stats ----

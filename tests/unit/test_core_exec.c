@@ -377,6 +377,50 @@ TEST(a_failed_start_says_why)
 	cove_box_free(box);
 }
 
+static void meet_limit(struct peer *p, void *arg)
+{
+	uint32_t id = peer_expect(p, WIRE_EXEC).id;
+
+	send_started(p, id, 7);
+	CHECK_EQ(wire_exit_encode(&p->out, id, 0, arg), 0);
+	peer_flush(p);
+	peer_expect(p, WIRE_SAY);
+}
+
+TEST(a_limit_has_a_value_and_a_remedy)
+{
+	static const struct {
+		struct exec_record said;
+		const char *limit, *remedy;
+	} cases[] = {
+		{{.cause = "oom", .limit_value = 64 << 20}, "mem", "--mem 128MiB"},
+		{{.cause = "pids", .limit_value = 20}, "pids", "--pids 40"},
+		{{.cause = "disk", .limit_value = 3ull << 29}, "disk", "--disk 3GiB;"},
+		{{.cause = "ttl", .limit_value = 1000}, "ttl", "--ttl 2s"},
+		{{.cause = "idle", .limit_value = 250}, "idle", "--idle 500ms"},
+		{{.timed_out = true, .cause = "timeout", .limit_value = 750},
+		 "timeout",
+		 "--timeout 1500ms, or 0"},
+		/* Not known, of an older keeper; and what has no double. */
+		{{.cause = "oom"}, "mem", "--mem"},
+		{{.cause = "pids", .limit_value = UINT64_MAX}, "pids", "--pids"},
+		{{.cause = "exit", .limit_value = 5}, "", ""},
+	};
+	struct cove_result r;
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct cove_box *box = peer_box(meet_limit, (void *)(uintptr_t)&cases[i].said);
+
+		CHECK_EQ(cove_run(box, LINE("x"), &r, NULL), 0);
+		CHECK_STR(r.limit, cases[i].limit);
+		CHECK(strstr(r.remedy, cases[i].remedy));
+		CHECK_EQ(r.limit_value, *r.limit ? cases[i].said.limit_value : 0);
+		CHECK(*r.limit || !*r.remedy);
+		cove_result_free(&r);
+		cove_box_free(box);
+	}
+}
+
 TEST(result_as_json)
 {
 	struct cove_result r = {.exec_id = 4,
@@ -398,7 +442,8 @@ TEST(result_as_json)
 		  "\"stderr\":\"\xef\xbf\xbd\",\"stderr_base64\":\"/w==\",\"cwd\":\"/"
 		  "tmp\",\"duration_ms\":5,\"timed_out\":false,"
 		  "\"oom_killed\":false,\"truncated\":false,\"stdout_bytes\":3,\"stderr_bytes\":1,"
-		  "\"shell\":\"kept\",\"cause\":\"exit\",\"cpu_ms\":null,\"mem_peak_bytes\":null,"
+		  "\"shell\":\"kept\",\"cause\":\"exit\",\"limit\":null,\"limit_value\":null,"
+		  "\"remedy\":null,\"cpu_ms\":null,\"mem_peak_bytes\":null,"
 		  "\"io_read_bytes\":0,\"io_write_bytes\":0,\"denied\":[]}");
 	free(json);
 	r.has_exit = false;

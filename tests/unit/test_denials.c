@@ -13,6 +13,7 @@ static const struct wire_denial one = {.host = "no.test",
 				       .method = "GET",
 				       .reason = "no rule allows it",
 				       .remedy = "cove allow b no.test",
+				       .why = "unmatched",
 				       .shared = true};
 
 TEST(a_list_of_denials_there_and_back)
@@ -35,10 +36,11 @@ TEST(a_list_of_denials_there_and_back)
 	CHECK_STR(got.method, "GET");
 	CHECK_STR(got.reason, one.reason);
 	CHECK_STR(got.remedy, one.remedy);
+	CHECK_STR(got.why, one.why);
 	CHECK(got.shared);
 	CHECK(wire_denials_next(&list, &pos, text, &got));
 	CHECK_STR(got.host, "");
-	CHECK(!got.method && !got.remedy && !got.shared);
+	CHECK(!got.method && !got.remedy && !got.shared && !got.why);
 	CHECK(!wire_denials_next(&list, &pos, text, &got));
 	buf_done(&b);
 }

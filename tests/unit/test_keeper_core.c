@@ -564,6 +564,37 @@ KEEPER_TEST(what_nobody_told_to_end_has_its_own_cause)
 	CHECK_STR(peer_exit(r, p, 1).cause, "exit");
 }
 
+static uint64_t limit_of(struct keeper *k, const char *limit)
+{
+	(void)k;
+	return strcmp(limit, "mem") == 0 ? 64 << 20 : strcmp(limit, "pids") == 0 ? 20 : 0;
+}
+
+/* init says that a limit was met, and we how much it is, whatever it says of that. */
+KEEPER_TEST(the_value_of_a_limit_is_ours)
+{
+	struct wire_exec m = plain_command();
+	struct exec_record said[] = {
+		{.signal = SIGKILL, .oom_killed = 1, .cause = "oom", .limit_value = 1},
+		{.has_exit = 1, .exit_code = 2, .cause = "pids", .limit_value = 1},
+		{.has_exit = 1, .exit_code = 2, .cause = "disk", .limit_value = UINT64_MAX},
+		{.signal = SIGKILL, .timed_out = 1, .cause = "timeout", .limit_value = 1},
+		{.has_exit = 1, .exit_code = 2, .cause = "exit", .limit_value = 7},
+		{.has_exit = 1, .exit_code = 2, .cause = "mem", .limit_value = 7}};
+	static const uint64_t values[] = {64 << 20, 20, 0, 5000, 0, 0};
+
+	m.timeout_ms = 5000;
+	m.grace_ms = 300;
+	for (uint32_t i = 0; i < 2 * 6; i++) {
+		uint64_t value = i < 6 || said[i % 6].timed_out ? values[i % 6] : 0;
+
+		r->k.limit_of = i < 6 ? limit_of : NULL;
+		start_command(r, p, i + 1, &m);
+		CHECK_EQ(wire_exit_encode(&r->init.out, i + 1, 0, &said[i % 6]), 0);
+		CHECK_EQ(peer_exit(r, p, i + 1).limit_value, value);
+	}
+}
+
 KEEPER_TEST(io_that_nobody_counts_is_unknown)
 {
 	struct exec_record said = {.has_exit = 1, .io_read_bytes = 5, .io_write_bytes = 6}, end;

@@ -54,6 +54,7 @@ static struct exec_record sample(uint32_t id)
 		.mem_peak_bytes = 1ull << 33,
 		.io_read_bytes = 4096,
 		.io_write_bytes = UINT64_MAX,
+		.limit_value = 64 << 20,
 	};
 
 	strcpy(r.command, "echo 'a  b' \\ \t \x1b[0m \xc3\xa4");
@@ -100,6 +101,7 @@ PLACE_TEST(round_trip)
 	CHECK_EQ(l.records[0].mem_peak_bytes, 1ull << 33);
 	CHECK_EQ(l.records[0].io_read_bytes, 4096);
 	CHECK(l.records[0].io_write_bytes == UINT64_MAX);
+	CHECK_EQ(l.records[0].limit_value, 64 << 20);
 	CHECK_STR(l.records[0].command, r.command);
 	CHECK_STR(l.records[0].shell, "default");
 	CHECK_STR(l.records[0].cause, "init died");

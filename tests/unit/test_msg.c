@@ -248,4 +248,29 @@ TEST(the_status_of_a_command)
 		CHECK_EQ(exec_status(&cases[i].r), cases[i].status);
 }
 
+TEST(the_limit_that_a_command_met)
+{
+	static const struct {
+		struct exec_record r;
+		const char *limit;
+	} cases[] = {
+		{{.cause = "exit"}, ""},
+		{{.cause = ""}, ""},
+		{{.cause = "mem"}, ""},
+		{{.cause = "oom"}, "mem"},
+		{{.cause = "pids"}, "pids"},
+		{{.cause = "disk"}, "disk"},
+		{{.cause = "ttl"}, "ttl"},
+		{{.cause = "idle"}, "idle"},
+		{{.cause = "signal", .oom_killed = true}, "mem"},
+		{{.cause = "timeout", .timed_out = true, .oom_killed = true}, "timeout"},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const char *limit = exec_limit(&cases[i].r);
+
+		CHECK_STR(limit ? limit : "", cases[i].limit);
+	}
+}
+
 TAP_MAIN
