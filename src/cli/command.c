@@ -109,6 +109,13 @@ static struct cove_files files_of(const struct cli *c, const struct cove_command
 				   .how = how};
 }
 
+static void say_left_out(const char *what, const struct cove_transfer *t)
+{
+	if (t->left_out > 0 && t->error.kind == COVE_OK)
+		cli_note("%llu of %s '%.150s' left out: no file, directory or link",
+			 (unsigned long long)t->left_out, what, t->from ? t->from : "-");
+}
+
 static int put_files(struct cli *c, struct cove_box *box, const struct cove_command *command)
 {
 	struct copying p;
@@ -129,6 +136,8 @@ static int put_files(struct cli *c, struct cove_box *box, const struct cove_comm
 	if (r < 0)
 		return err.kind == COVE_INVALID && err.code == EEXIST ? cli_fail(c, &err)
 								      : cli_broken(c, &err);
+	for (size_t i = 0; i < files.input_count; i++)
+		say_left_out("input", &files.inputs[i]);
 	return 0;
 }
 
@@ -153,9 +162,7 @@ static int get_files(struct cli *c, struct cove_box *box, const struct cove_comm
 
 		if (t->error.kind != COVE_OK)
 			cli_note("output '%.150s': %s", t->from, t->error.message);
-		else if (t->left_out > 0)
-			cli_note("%llu of output '%.150s' left out: no file, directory or link",
-				 (unsigned long long)t->left_out, t->from);
+		say_left_out("output", t);
 	}
 	if (p.signal)
 		return EXIT_SIGNAL + p.signal;

@@ -159,8 +159,9 @@ def test_json(cove, box, tmp):
     tree(tmp / "d", 10)
     (tmp / "f").write_text("12345")
     words = ["--in", "d:/tmp/d", "--in", "f:/tmp/f", "--out", "/tmp/d:e", "--out", "/tmp/no", "--out", "/tmp/f:g"]
+    os.mkfifo(tmp / "d/fifo")
     got = cove("exec", "--json", *words, box, *sh("mkfifo /tmp/d/p; true"), cwd=tmp)
-    assert got.rc == 125 and b"'/tmp/no'" in got.err
+    assert got.rc == 125 and b"'/tmp/no'" in got.err and b"1 of input 'd' left out" in got.err
     found = got.json
     assert found["exit_code"] == 0
     assert [(i["path"], i["to"], i["files"], i["bytes"], i["error"]) for i in found["inputs"]] == \
@@ -362,6 +363,27 @@ def test_ctrl_c_while_an_output_goes(cove, tmp):
     err = p.stderr.read()
     assert b"output 'big'" in err and b"output 'z'" in err
     wait_until(lambda: "waits" not in cove.names(), "the box to go")
+
+
+def test_ctrl_c_leaves_no_half_of_a_file(cove, box, tmp):
+    """It is stopped while the file grows, so that there is a half when the signal comes."""
+    cove("exec", box, *sh("head -c 300M /dev/zero > /tmp/big")).ok()
+    (tmp / "big").write_text("before")
+    for _ in range(20):
+        p = cove.start("exec", "--out", "/tmp/big", box, "--", "true", cwd=tmp, stdin=subprocess.DEVNULL)
+        wait_until(lambda: halves(tmp) or p.poll() is not None, "a half")
+        p.send_signal(signal.SIGSTOP)
+        if halves(tmp):
+            break
+        p.send_signal(signal.SIGCONT)
+        p.wait(DEADLINE)
+        (tmp / "big").write_text("before")
+    else:
+        pytest.skip("too fast to be interrupted")
+    p.send_signal(signal.SIGINT)
+    p.send_signal(signal.SIGCONT)
+    assert p.wait(DEADLINE) == 130, p.stderr.read()
+    assert os.listdir(tmp) == ["big"] and (tmp / "big").read_text() == "before"
 
 
 def test_ctrl_c_ends_the_command_and_its_outputs_come(cove, tmp):
