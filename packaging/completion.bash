@@ -65,7 +65,7 @@ _cove()
 		mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -d -- "$cur")
 		return
 		;;
-	--log-file | --mount) mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+	--log-file | --mount | --in) mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
 	--persistence) _cove_words 'workspace box'; return ;;
 	--net)
 		_cove_policies

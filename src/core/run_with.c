@@ -400,7 +400,7 @@ static void put_items(struct json *j, const char *key, struct cove_transfer *ite
 		json_kv_u64(j, "left_out", t->left_out);
 		json_key(j, "error");
 		if (t->error.kind == COVE_OK) {
-			json_null(j);
+			json_nil(j);
 		} else {
 			json_object_begin(j);
 			json_kv_str(j, "kind", cove_error_name(t->error.kind));
