@@ -166,8 +166,7 @@ struct options {
 	bool tty, no_tty, interactive, background, remove, follow, force, quiet, watch;
 	bool json, login, merge, verbose, help, no_test, once, denied, insecure;
 	bool stat, text, workspace_only, theirs, ours, no_freeze, keep_workspace, foreign;
-	bool no_rule;
-	bool all, dry_run, boxes, deep, with_secrets, setup_storage, remove_storage;
+	bool all, dry_run, boxes, deep, with_secrets, setup_storage, remove_storage, no_rule;
 	bool given[OPT_COUNT];
 	const char **args; /* owned array, borrowed strings, NULL-terminated */
 	size_t arg_count;

@@ -204,7 +204,8 @@ def test_pages_have_every_box_once(server, cove):
     assert len(seen) == len(set(seen)) and set(names) <= set(seen)
 
 
-@pytest.mark.parametrize("body", [b"{", b"[]", b'{"mem": true}', b'{"mem": "lots"}', b'{"env": {"A": 1}}', b'{"a": 1, "a": 2}',
+@pytest.mark.parametrize("body", [b"{", b"[]", b'{"mem": true}', b'{"mem": "lots"}', b'{"env": {"A": 1}}',
+                                  b'{"a": 1, "a": 2}',
                                   b'{"name": "x\\u0000y"}', b'{"command": {"line": 1}}', b'{"memory": "1g"}',
                                   b'{"command": {"argv": []}}', b'{"pids": -5}', b"[" * 100, b'{"name": "../x"}'])
 def test_a_body_that_is_wrong_makes_nothing(server, cove, body):
@@ -223,7 +224,8 @@ def test_a_shell_keeps_its_state(server, web):
 
 def test_stdin_bytes_and_streams_that_are_no_text(server, web):
     data = bytes(range(256)) * 300
-    got = server.ask("POST", f"{web}/exec", {"argv": ["cat"], "stdin_base64": base64.b64encode(data).decode()}).ok().json
+    body = {"argv": ["cat"], "stdin_base64": base64.b64encode(data).decode()}
+    got = server.ask("POST", f"{web}/exec", body).ok().json
     assert base64.b64decode(got["stdout_base64"]) == data
     server.ask("POST", f"{web}/exec", {"argv": ["cat"], "stdin_base64": "!"}).error(400)
 
@@ -263,7 +265,8 @@ def test_events_carry_every_byte_at_its_offset(server, web):
 
 
 def test_a_background_command_is_found_again(server, web):
-    begun = server.ask("POST", f"{web}/exec", {"line": "echo hi; sleep 0.1; echo there; exit 3", "background": True}).ok(202)
+    line = "echo hi; sleep 0.1; echo there; exit 3"
+    begun = server.ask("POST", f"{web}/exec", {"line": line, "background": True}).ok(202)
     path = f"{web}/execs/{begun.json['exec_id']}"
     got = server.ask("GET", path).ok().json
     assert (got["stdout"], got["exit_code"]) == ("hi\nthere\n", 3)
@@ -434,7 +437,8 @@ def test_without_a_key_nothing_is_answered(server):
 def test_a_key_has_its_own_names(server, cove, token):
     a, b = token(), token()
     for t in (a, b):
-        made = server.ask("POST", "/v1/boxes", {"name": "web", "workspace": "w", "command": {"line": "hostname"}}, token=t)
+        body = {"name": "web", "workspace": "w", "command": {"line": "hostname"}}
+        made = server.ask("POST", "/v1/boxes", body, token=t)
         assert made.ok(201).json["name"] == "web" and made.json["workspace"] == "w"
         assert made.json["result"]["stdout"] == "web\n"
     server.ask("DELETE", "/v1/boxes/web?force=1", token=a).ok()
@@ -477,7 +481,8 @@ def test_a_quota_holds_also_for_many_at_once(server, cove, token):
     server.ask("POST", "/v1/forks", {"box": name, "count": 1}, token=t).error(429, "limit")
 
 
-@pytest.mark.parametrize("body", [{"mounts": ["/etc:/x"]}, {"workspace": "/etc"}, {"image": "host"}, {"net": "/etc/passwd"}])
+@pytest.mark.parametrize("body", [{"mounts": ["/etc:/x"]}, {"workspace": "/etc"}, {"image": "host"},
+                                  {"net": "/etc/passwd"}])
 def test_a_key_is_shown_nothing_of_the_host(server, token, body):
     server.ask("POST", "/v1/boxes", body, token=token()).error(403, "denied")
 

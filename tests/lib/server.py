@@ -57,9 +57,9 @@ class Server:
     def start(self):
         listen = ["--listen", f"127.0.0.1:{self.port}"] if self.tcp else []
         with open(self.log, "ab") as log:
-            self.process = subprocess.Popen([self.cove.program, "serve", "--socket", self.path, *listen, *self.flags],
-                                            env=self.cove.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
-                                            text=True)
+            argv = [self.cove.program, "serve", "--socket", self.path, *listen, *self.flags]
+            self.process = subprocess.Popen(argv, env=self.cove.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                            stderr=log, text=True)
         for _ in range(1 + bool(listen)):
             line = self.process.stdout.readline()
             assert line.startswith("listening on "), line + open(self.log).read()
@@ -87,7 +87,9 @@ class Server:
         assert "runtime error" not in text and "Sanitizer" not in text, text[-5000:]
 
     def connection(self, tcp=False):
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE) if tcp else UnixConnection(self.path)
+        if tcp:
+            return http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE)
+        return UnixConnection(self.path)
 
     def ask(self, method, path, body=None, token=None, headers=None, connection=None):
         """One request; a body that is no bytes is sent as JSON. A token goes over TCP."""
