@@ -217,13 +217,16 @@ void api_call_message(struct api_call *c, bool is_text, const void *p, size_t n)
 /* Authority before knowledge: without a key no route is shown to be there. */
 static int call_admit(struct api_call *c, const struct api_client_info *client, struct err *e)
 {
+	struct err why = {0};
 	int r = api_caller_find(c, client, e);
-	int found = api_route_find(c, e);
+	int found = api_route_find(c, &why);
 
 	if (found == 0 && c->route->scope == 0)
 		return 0;
-	if (r == 0)
+	if (r == 0 && found < 0) {
+		*e = why;
 		r = found;
+	}
 	return r < 0 ? r : api_caller_may(&c->who, c->route->scope, e);
 }
 

@@ -221,6 +221,22 @@ static int check_beyond(const struct server_config *c, const char *at, struct er
 	return 0;
 }
 
+/* Port 0 is one that the kernel chooses. */
+static int parse_address(const char *text, struct host *ret, uint16_t *ret_port)
+{
+	const char *colon = strrchr(text, ':');
+	size_t n = colon ? (size_t)(colon - text) : 0;
+	bool is_v6 = n > 2 && text[0] == '[' && text[n - 1] == ']';
+	char host[64];
+	uint64_t port;
+
+	if (n == 0 || n >= sizeof(host) || !str_parse_u64(colon + 1, UINT16_MAX, &port))
+		return -EINVAL;
+	snprintf(host, sizeof(host), "%.*s", (int)(is_v6 ? n - 2 : n), text + is_v6);
+	*ret_port = (uint16_t)port;
+	return host_parse(ret, strcmp(host, "localhost") == 0 ? "127.0.0.1" : host);
+}
+
 static int listen_tcp(struct server *s, const char *text, struct err *e)
 {
 	struct sockaddr_storage at;
@@ -231,9 +247,7 @@ static int listen_tcp(struct server *s, const char *text, struct err *e)
 	socklen_t len;
 	int one = 1;
 
-	if (host_parse_authority(&h, strcmp(text, "localhost") == 0 ? "127.0.0.1" : text, &port) <
-		    0 ||
-	    !h.is_address)
+	if (parse_address(text, &h, &port) < 0 || !h.is_address)
 		return err_set(e, ERR_INVALID, EINVAL,
 			       "'%.60s' is no ADDRESS:PORT as 127.0.0.1:7070 or [::1]:7070", text);
 	if (!is_loopback(&h) && check_beyond(s->config, text, e) < 0)
@@ -286,12 +300,12 @@ int server_listen_all(struct server *s, struct err *e)
 	char path[600];
 	int r = take_given(s, e), given = r;
 
+	for (size_t i = 0; i < c->listen.count && r >= 0; i++)
+		r = listen_tcp(s, c->listen.items[i], e);
 	if (r >= 0 && given == 0 && (!c->socket || strcmp(c->socket, "none") != 0)) {
 		snprintf(path, sizeof(path), "%s/server.sock", s->api->cove->state.run);
 		r = listen_unix(s, c->socket ? c->socket : path, e);
 	}
-	for (size_t i = 0; i < c->listen.count && r >= 0; i++)
-		r = listen_tcp(s, c->listen.items[i], e);
 	if (r >= 0 && s->listener_count == 0)
 		r = err_set(e, ERR_INVALID, EINVAL,
 			    "there is nothing to listen on: give --listen or --socket");
