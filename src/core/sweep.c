@@ -67,8 +67,10 @@ static void judge(struct cove *cove, const char *name, int box_fd)
 	if (record.spec.one_shot || was_abandoned) {
 		r = life_trash(cove, name, box_fd, false, &e);
 	} else if (record.state == BOX_STOPPED && record.ended_ms == 0) {
-		r = record_write_end(box_fd, record.cause, "", true, &e);
+		/* First what it left: a group that is half removed is swept again, and no box is
+		 * started in it. */
 		box_clear_runtime(cove, name);
+		r = record_write_end(box_fd, record.cause, "", true, &e);
 	}
 	record_done(&record);
 	if (r < 0)
