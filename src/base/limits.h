@@ -24,12 +24,13 @@
 #define WIRE_OUT_MAX	  (8u << 20)   /* bytes queued on one link before it is declared stuck */
 
 /* A box's specification. */
-#define SPEC_ENV_MAX   256u
-#define SPEC_MOUNT_MAX 32u
-#define SPEC_LABEL_MAX 64u
-#define SPEC_ARG_MAX   4096u
-#define SPEC_LAYER_MAX 160u /* an image's, and those of snapshots above them */
-#define SPEC_BYTES_MAX (1u << 20)
+#define SPEC_ENV_MAX	  256u
+#define SPEC_MOUNT_MAX	  32u
+#define SPEC_LABEL_MAX	  64u
+#define SPEC_ARG_MAX	  4096u
+#define SPEC_LAYER_MAX	  160u /* an image's, and those of snapshots above them */
+#define SPEC_BYTES_MAX	  (1u << 20)
+#define SPEC_ON_START_MAX 4096u /* bytes of the line that a box runs at its start */
 
 /* Filters (src/filter): what those of one box, its keeper and its door take of the kernel's memory
  * for programs, at 16 bytes an instruction. */

@@ -18,11 +18,6 @@ const char *persistence_name(enum persistence p)
 	return p == PERSIST_BOX ? "box" : "workspace";
 }
 
-const char *expiry_name(enum expiry e)
-{
-	return e == EXPIRE_REMOVE ? "remove" : "stop";
-}
-
 char *view_row_json(const struct wire_named_field *fields, const void *row)
 {
 	struct buf text;

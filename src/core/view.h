@@ -9,7 +9,6 @@
 
 const char *box_state_name(enum box_state state);
 const char *persistence_name(enum persistence p);
-const char *expiry_name(enum expiry e);
 
 /* One object of a table; owned, NULL without memory. */
 char *view_row_json(const struct wire_named_field *fields, const void *row);

@@ -295,7 +295,7 @@ static void on_pause(struct keeper *k)
 {
 	struct err missed = {0};
 
-	if (record_set_paused(life_of(k)->lock_fd, k->paused, &missed) < 0)
+	if (record_set_paused(life_of(k)->lock_fd, k->paused, NULL, &missed) < 0)
 		keeper_note(k, "shown as %s: %s", k->paused ? "running" : "paused", missed.msg);
 }
 

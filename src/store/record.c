@@ -9,11 +9,11 @@
  * lock     an open file description lock (fcntl F_OFD_SETLK). Asking (F_OFD_GETLK) takes nothing,
  *          so looking at a box never disturbs a keeper that is starting, which flock(LOCK_SH)
  *          would. The kernel drops it when the keeper's last descriptor closes, however it died.
- * run      the last RUN_BYTES of the record, empty lines until the box first runs. They are always
- *          written whole, in one write within a block of the disk: a crash leaves the text before
- *          or after it, and none needs room on the disk. So how a box ended is known although it
- *          filled the disk. The text ends at the first empty line, and empty lines fill the rest;
- *          a reader who meets a writer looks again.
+ * run      the last RECORD_RUN_BYTES of the record (record_run.h), empty lines until the box first
+ *          runs. They are always written whole, in one write within a block of the disk: a crash
+ *          leaves the text before or after it, and none needs room on the disk. So how a box ended
+ *          is known although it filled the disk. The text ends at the first empty line, and empty
+ *          lines fill the rest; a reader who meets a writer looks again.
  * older    a box of an older Cove has no run in its record, and a file `lock` beside it: the lock,
  *          with the text of the run alone.
  * oplock   the operation lock: flock(2) on the directory, held by whoever makes, starts or removes
@@ -26,6 +26,7 @@
 #include "base/fd.h"
 #include "base/lines.h"
 #include "base/str.h"
+#include "store/record_run.h"
 #include "wire/msg.h"
 
 #include <errno.h>
@@ -40,16 +41,9 @@
 /* The first line of a spec that has room for a run behind it: without that it is damaged. */
 #define WITH_RUN "form 2\n"
 
+enum { RUN_TOKEN_LEN = 16 };
 /* More than the text can take, whatever is escaped in it. */
-enum { BOOT_ID_LEN = 36, RUN_TOKEN_LEN = 16, RUN_BYTES = 1024, READ_TRIES = 8 };
-enum { RECORD_BYTES_MAX = LINES_SUM_BYTES + SPEC_BYTES_MAX + 2 * RUN_BYTES };
-
-/* What is said of the last run. */
-struct record_run {
-	char boot[BOOT_ID_LEN + 1];
-	char cause[64], by[64];
-	uint64_t pid, started_ms, ended_ms, init, paused, visit;
-};
+enum { RECORD_BYTES_MAX = LINES_SUM_BYTES + SPEC_BYTES_MAX + 2 * RECORD_RUN_BYTES };
 
 int record_missing(const char *name, struct err *e)
 {
@@ -103,7 +97,7 @@ static int place_box(struct state *s, const struct spec *spec, const struct buf 
  * every case. */
 static int format_record(const struct spec *spec, bool with_run, struct buf *text)
 {
-	char fill[2 * RUN_BYTES];
+	char fill[2 * RECORD_RUN_BYTES];
 	int r;
 
 	buf_init(text, RECORD_BYTES_MAX);
@@ -120,7 +114,7 @@ static int format_record(const struct spec *spec, bool with_run, struct buf *tex
 		return r;
 	/* Behind at least one empty line. */
 	memset(fill, '\n', sizeof(fill));
-	return buf_append(text, fill, sizeof(fill) - buf_len(text) % RUN_BYTES);
+	return buf_append(text, fill, sizeof(fill) - buf_len(text) % RECORD_RUN_BYTES);
 }
 
 int record_renew(int box_fd, const struct spec *spec, struct err *e)
@@ -172,162 +166,6 @@ int record_open(struct state *s, const char *name, int *ret_box_fd, struct err *
 	return 0;
 }
 
-/* The kernel's name for this boot; empty where it does not say. */
-static void boot_id(char ret[BOOT_ID_LEN + 1])
-{
-	autofree char *text = NULL;
-	size_t len;
-
-	ret[0] = 0;
-	if (fd_read_plain(AT_FDCWD, "/proc/sys/kernel/random/boot_id", 128, &text, &len) == 0 &&
-	    len >= BOOT_ID_LEN) {
-		memcpy(ret, text, BOOT_ID_LEN);
-		ret[BOOT_ID_LEN] = 0;
-	}
-}
-
-static const struct {
-	const char *key;
-	size_t offset, size; /* size 0: a number */
-	uint64_t max;
-} fields[] = {
-	{"pid", offsetof(struct record_run, pid), 0, INT32_MAX},
-	{"boot", offsetof(struct record_run, boot), BOOT_ID_LEN + 1, 0},
-	{"started_ms", offsetof(struct record_run, started_ms), 0, UINT64_MAX},
-	{"init", offsetof(struct record_run, init), 0, UINT32_MAX},
-	{"paused", offsetof(struct record_run, paused), 0, 1},
-	{"visit", offsetof(struct record_run, visit), 0, 1},
-	/* Of one that ended: */
-	{"cause", offsetof(struct record_run, cause), 64, 0},
-	{"by", offsetof(struct record_run, by), 64, 0},
-	{"ended_ms", offsetof(struct record_run, ended_ms), 0, UINT64_MAX},
-};
-
-enum { FIELD_COUNT = sizeof(fields) / sizeof(fields[0]), FIRST_OF_END = 6 };
-
-static int parse_run_line(struct record_run *l, const char *key, const char *value)
-{
-	for (size_t i = 0; i < FIELD_COUNT; i++) {
-		char *at = (char *)l + fields[i].offset;
-
-		if (strcmp(key, fields[i].key) != 0)
-			continue;
-		return (fields[i].size ? str_copy(at, fields[i].size, value)
-				       : str_parse_u64(value, fields[i].max, (uint64_t *)at))
-			       ? 0
-			       : -EBADMSG;
-	}
-	return -EBADMSG;
-}
-
-static int parse_run(char text[RUN_BYTES + 2], size_t len, struct record_run *ret)
-{
-	char *end = strstr(text, "\n\n");
-	const char *key, *value;
-	struct lines lines;
-	bool filled;
-	int r;
-
-	*ret = (struct record_run){0};
-	filled = end && len == RUN_BYTES && strspn(end, "\n") == (size_t)(text + len - end);
-	if (end) {
-		end[1] = 0;
-		len = (size_t)(end + 1 - text);
-	}
-	r = lines_check_sum(text, len);
-	if (r < 0 || (r > 0 && !filled))
-		return -EBADMSG;
-	if (r > 0)
-		r = LINES_SUM_BYTES;
-	lines_init(&lines, text + r, len - (size_t)r);
-	while ((r = lines_next(&lines, &key, &value)) > 0)
-		if (parse_run_line(ret, key, value) < 0)
-			return -EBADMSG;
-	return r < 0 ? r : ret->started_ms || ret->ended_ms ? 1 : -EBADMSG;
-}
-
-/* The same of the last bytes of a record, which have a sum or are empty lines. */
-static int parse_record_run(const char *block, struct record_run *ret)
-{
-	char text[RUN_BYTES + 2];
-
-	memcpy(text, block, RUN_BYTES);
-	text[RUN_BYTES] = 0;
-	if (strspn(text, "\n") == RUN_BYTES) {
-		*ret = (struct record_run){0};
-		return 0;
-	}
-	return str_starts(text, "sum ") ? parse_run(text, RUN_BYTES, ret) : -EBADMSG;
-}
-
-/* Where the run stands in a lock (0) or in a record. */
-static off_t run_place(int fd)
-{
-	struct stat st;
-
-	if (fstat(fd, &st) < 0)
-		return -errno;
-	return st.st_size >= 2 * RUN_BYTES && st.st_size % RUN_BYTES == 0 ? st.st_size - RUN_BYTES
-									  : 0;
-}
-
-/* 1 and what the open file says of the run, 0 if there is nothing. */
-static int read_run(int fd, struct record_run *ret)
-{
-	char text[RUN_BYTES + 2];
-	off_t at = run_place(fd);
-	int r = at < 0 ? (int)at : -EBADMSG;
-
-	for (int i = 0; i < READ_TRIES && r == -EBADMSG; i++) {
-		ssize_t n = pread(fd, text, RUN_BYTES + 1, at);
-
-		if (n < 0)
-			return -errno;
-		text[n] = 0;
-		if (at > 0)
-			r = n == RUN_BYTES ? parse_record_run(text, ret) : -EBADMSG;
-		else if (n == 0 || n > RUN_BYTES)
-			r = n == 0 ? 0 : -EFBIG;
-		else
-			r = parse_run(text, (size_t)n, ret);
-	}
-	return r;
-}
-
-static int write_run(int fd, const struct record_run *l, bool durable)
-{
-	off_t place = run_place(fd);
-	struct buf b;
-	int r;
-
-	if (place < 0)
-		return (int)place;
-	buf_init(&b, RUN_BYTES);
-	r = lines_begin_sum(&b);
-	for (size_t i = 0; i < FIELD_COUNT && r == 0; i++) {
-		const char *at = (const char *)l + fields[i].offset;
-
-		if (!(i < FIRST_OF_END ? l->started_ms : l->ended_ms) || (at == l->boot && !*at) ||
-		    (at == (const char *)&l->visit && !l->visit))
-			continue;
-		r = fields[i].size ? lines_put(&b, fields[i].key, at)
-				   : lines_put_u64(&b, fields[i].key, *(const uint64_t *)at);
-	}
-	if (r == 0)
-		lines_end_sum(&b);
-	while (r == 0 && buf_len(&b) < RUN_BYTES)
-		r = buf_append(&b, "\n", 1);
-	if (r == 0) {
-		ssize_t n = pwrite(fd, buf_data(&b), RUN_BYTES, place);
-
-		r = n == RUN_BYTES ? 0 : n < 0 ? -errno : -ENOSPC;
-	}
-	if (r == 0 && durable && fsync(fd) < 0)
-		r = -errno;
-	buf_done(&b);
-	return r;
-}
-
 /* Without its record a box cannot be started. */
 static int damaged_record(struct state *s, const char *name, struct err *e)
 {
@@ -367,7 +205,7 @@ static int read_older(struct state *s, const char *name, struct record_run *ret)
 		autofree char *text = NULL;
 		struct lines lines;
 		size_t len;
-		int r = fd < 0 ? fd : fd_read_regular(fd, RUN_BYTES, &text, &len);
+		int r = fd < 0 ? fd : fd_read_regular(fd, RECORD_RUN_BYTES, &text, &len);
 
 		if (r == -ENOENT)
 			continue;
@@ -377,8 +215,8 @@ static int read_older(struct state *s, const char *name, struct record_run *ret)
 		while ((r = lines_next(&lines, &key, &value)) > 0)
 			if (strcmp(key, "run") == 0
 				    ? !str_copy(run[i], sizeof(run[i]), value)
-				    : parse_run_line(ret, strcmp(key, "at_ms") == 0 ? at : key,
-						     value) < 0)
+				    : record_run_line(ret, strcmp(key, "at_ms") == 0 ? at : key,
+						      value) < 0)
 				return -EBADMSG;
 		if (r < 0)
 			return r;
@@ -390,27 +228,53 @@ static int read_older(struct state *s, const char *name, struct record_run *ret)
 	return ret->started_ms || ret->ended_ms;
 }
 
-/* The table of record.h; r > 0: something is said of a run. */
-static void judge_state(bool running, int r, const struct record_run *l, struct record *ret)
+/* A limit that was set since the box was made. */
+static void set_limit(struct spec *s, enum limit_id id, uint64_t value)
 {
-	char now[BOOT_ID_LEN + 1];
+	if (!value)
+		return;
+	s->limits[id] = value == UINT64_MAX ? 0 : value;
+	s->limits_asked |= 1u << id;
+}
+
+/* The table of record.h; r > 0: something is said of a run. */
+static void judge_run(bool running, int r, const struct record_run *l, struct record *ret)
+{
+	char now[RECORD_BOOT_LEN + 1];
 
 	ret->state = running ? BOX_RUNNING : r > 0 ? BOX_STOPPED : BOX_CREATED;
 	ret->started_ms = l->started_ms;
+	ret->on_start = l->on_start;
+	ret->ttl_from_ms = l->ttl_from_ms ? l->ttl_from_ms : l->started_ms;
+	str_copy(ret->boot, sizeof(ret->boot), l->boot);
+	set_limit(&ret->spec, LIMIT_TTL, l->ttl_ms);
+	set_limit(&ret->spec, LIMIT_IDLE, l->idle_ms);
 	if (running && !l->ended_ms) {
 		ret->keeper_pid = (pid_t)l->pid;
 		ret->paused = l->paused != 0;
+		ret->asleep = l->paused && l->asleep[0];
+		if (ret->asleep) {
+			str_copy(ret->cause, sizeof(ret->cause), l->asleep);
+			str_copy(ret->by, sizeof(ret->by), "cove");
+		}
 		ret->init_revision = l->init;
 	} else if (!running && l->ended_ms) {
 		ret->ended_ms = l->ended_ms;
 		str_copy(ret->cause, sizeof(ret->cause), l->cause);
 		str_copy(ret->by, sizeof(ret->by), l->by);
 	} else if (!running && r > 0) {
-		boot_id(now);
+		record_boot_id(now);
 		str_copy(ret->cause, sizeof(ret->cause),
 			 l->boot[0] && now[0] && strcmp(l->boot, now) != 0 ? "host reboot"
 									   : "keeper lost");
 	}
+}
+
+static void judge_state(bool running, int r, const struct record_run *l, struct record *ret)
+{
+	judge_run(running, r, l, ret);
+	ret->own_ms = l->visit ? l->before_ms : l->started_ms;
+	str_copy(ret->own_cause, sizeof(ret->own_cause), l->visit ? l->before : ret->cause);
 }
 
 /* A record as it was read. */
@@ -423,13 +287,13 @@ struct text {
 /* Finds the end of the spec. Every byte has its place, so that none is changed unseen. */
 static int divide(const char *text, size_t len, struct text *ret)
 {
-	const char *end = memmem(text, len, "\n\n", 2), *run = text + len - RUN_BYTES;
+	const char *end = memmem(text, len, "\n\n", 2), *run = text + len - RECORD_RUN_BYTES;
 
 	ret->len = end ? (size_t)(end + 1 - text) : len;
 	ret->run = NULL;
 	if (!end)
 		return 0;
-	if (len < 2 * RUN_BYTES || len % RUN_BYTES != 0 || end + 2 > run)
+	if (len < 2 * RECORD_RUN_BYTES || len % RECORD_RUN_BYTES != 0 || end + 2 > run)
 		return -EBADMSG;
 	for (; end < run; end++)
 		if (*end != '\n')
@@ -478,11 +342,11 @@ static int load_run(const struct text *t, struct record *ret)
 {
 	bool running = record_is_locked(t->fd);
 	struct record_run l;
-	int r = parse_record_run(t->run, &l);
+	int r = record_run_parse(t->run, &l);
 
 	/* Somebody was writing; or it began or ended between the text and the lock. */
 	if (r == -EBADMSG || running != (r > 0 && !l.ended_ms))
-		r = read_run(t->fd, &l);
+		r = record_run_read(t->fd, &l);
 	if (r >= 0)
 		judge_state(running, r, &l, ret);
 	return r;
@@ -498,7 +362,7 @@ static int load_lock(struct state *s, struct record *ret)
 
 	if (fd < 0)
 		return fd == -ENOENT ? 0 : fd;
-	r = read_run(fd, &l);
+	r = record_run_read(fd, &l);
 	if (r == 0)
 		r = read_older(s, ret->spec.name, &l);
 	if (r >= 0)
@@ -555,7 +419,7 @@ static int open_run(int box_fd)
 	if (fd >= 0 || errno != ENOENT)
 		return fd < 0 ? -errno : fd;
 	fd = openat(box_fd, RECORD_FILE, flags);
-	if (fd >= 0 && run_place(fd) > 0)
+	if (fd >= 0 && record_run_place(fd) > 0)
 		return fd;
 	if (fd < 0 && errno != ENOENT)
 		return -errno;
@@ -598,7 +462,8 @@ bool record_says_visit(int lock_fd)
 {
 	struct record_run l;
 
-	return record_is_locked(lock_fd) && read_run(lock_fd, &l) > 0 && l.visit && !l.ended_ms;
+	return record_is_locked(lock_fd) && record_run_read(lock_fd, &l) > 0 && l.visit &&
+	       !l.ended_ms;
 }
 
 bool record_is_visited(int box_fd)
@@ -623,16 +488,26 @@ int record_lock_operation(int box_fd, bool wait, struct err *e)
 	return err_errno(e, errno, "lock the box for an operation");
 }
 
+/* What was set of an earlier run holds for this one, too. */
 static int write_start(int lock_fd, bool visit, bool durable, struct err *e)
 {
-	struct record_run l = {.pid = (uint64_t)getpid(),
-			       .started_ms = clock_wall_ms(),
-			       .init = WIRE_INIT_REVISION,
-			       .visit = visit};
-	int r;
+	struct record_run before = {0}, l = {.pid = (uint64_t)getpid(),
+					     .started_ms = clock_wall_ms(),
+					     .init = WIRE_INIT_REVISION,
+					     .visit = visit};
+	int r = record_run_read(lock_fd, &before);
 
-	boot_id(l.boot);
-	r = write_run(lock_fd, &l, durable);
+	if (r > 0) {
+		l.ttl_ms = before.ttl_ms;
+		l.idle_ms = before.idle_ms;
+	}
+	if (r > 0 && visit) {
+		l.before_ms = before.visit ? before.before_ms : before.started_ms;
+		str_copy(l.before, sizeof(l.before), before.visit ? before.before : before.cause);
+		l.on_start = before.on_start;
+	}
+	record_boot_id(l.boot);
+	r = record_run_write(lock_fd, &l, durable);
 	return r < 0 ? err_errno(e, -r, "write that the box is live") : 0;
 }
 
@@ -650,27 +525,61 @@ bool record_ran_before(int lock_fd)
 {
 	struct record_run l;
 
-	return run_place(lock_fd) <= 0 || read_run(lock_fd, &l) != 0;
+	return record_run_place(lock_fd) <= 0 || record_run_read(lock_fd, &l) != 0;
 }
 
-int record_set_paused(int lock_fd, bool on, struct err *e)
+/* What is said of the run that this keeper has begun. */
+static int read_own_run(int lock_fd, struct record_run *ret)
+{
+	int r = record_run_read(lock_fd, ret);
+
+	return r < 0 ? r : r == 0 || !ret->started_ms ? -EBADMSG : 0;
+}
+
+int record_set_paused(int lock_fd, bool on, const char *asleep, struct err *e)
 {
 	struct record_run l;
-	int r = read_run(lock_fd, &l);
+	int r = read_own_run(lock_fd, &l);
 
-	if (r == 0 || (r > 0 && !l.started_ms))
-		r = -EBADMSG;
-	l.paused = on;
-	if (r > 0)
-		r = write_run(lock_fd, &l, false);
+	if (r == 0) {
+		l.paused = on;
+		str_copy(l.asleep, sizeof(l.asleep), on && asleep ? asleep : "");
+		r = record_run_write(lock_fd, &l, false);
+	}
 	return r < 0 ? err_errno(e, -r, "write whether the box is paused") : 0;
+}
+
+int record_set_times(int lock_fd, uint64_t ttl_ms, uint64_t idle_ms, struct err *e)
+{
+	struct record_run l;
+	int r = read_own_run(lock_fd, &l);
+
+	if (r == 0) {
+		l.ttl_ms = ttl_ms ? ttl_ms : l.ttl_ms;
+		l.ttl_from_ms = ttl_ms ? clock_wall_ms() : l.ttl_from_ms;
+		l.idle_ms = idle_ms ? idle_ms : l.idle_ms;
+		r = record_run_write(lock_fd, &l, true);
+	}
+	return r < 0 ? err_errno(e, -r, "write how long the box may run") : 0;
+}
+
+int record_set_on_start(int lock_fd, uint64_t exec_id, struct err *e)
+{
+	struct record_run l;
+	int r = read_own_run(lock_fd, &l);
+
+	if (r == 0) {
+		l.on_start = exec_id;
+		r = record_run_write(lock_fd, &l, false);
+	}
+	return r < 0 ? err_errno(e, -r, "write which command is that of the box's start") : 0;
 }
 
 int record_write_end(int box_fd, const char *cause, const char *by, bool durable, struct err *e)
 {
 	autoclose int fd = open_run(box_fd);
 	struct record_run l = {0};
-	int r = fd < 0 ? fd : read_run(fd, &l);
+	int r = fd < 0 ? fd : record_run_read(fd, &l);
 
 	if (r == -EBADMSG || r == -EFBIG)
 		l = (struct record_run){0};
@@ -681,8 +590,32 @@ int record_write_end(int box_fd, const char *cause, const char *by, bool durable
 	l.ended_ms = clock_wall_ms();
 	str_copy(l.cause, sizeof(l.cause), cause ? cause : "");
 	str_copy(l.by, sizeof(l.by), by ? by : "");
-	r = fd < 0 ? r : write_run(fd, &l, durable);
+	r = fd < 0 ? r : record_run_write(fd, &l, durable);
 	return r < 0 ? err_errno(e, -r, "write why the box ended") : 0;
+}
+
+/* The spec has what was set since, from now on. */
+static int forget_times(int run_fd)
+{
+	struct record_run l;
+	int r = record_run_read(run_fd, &l);
+
+	if (r <= 0 || (!l.ttl_ms && !l.idle_ms))
+		return 0;
+	l.ttl_ms = l.idle_ms = 0;
+	return record_run_write(run_fd, &l, true);
+}
+
+/* The lock of an older Cove's box is a file of its own. */
+static int replace_older(int box_fd, const struct spec *spec, struct err *e)
+{
+	autoclose int fd = open_run(box_fd);
+	int r = record_renew(box_fd, spec, e);
+
+	if (r < 0)
+		return r;
+	r = fd < 0 ? fd : forget_times(fd);
+	return r < 0 ? err_errno(e, -r, "write the record of box '%s' anew", spec->name) : 0;
 }
 
 int record_replace(int box_fd, const struct spec *spec, struct err *e)
@@ -693,17 +626,18 @@ int record_replace(int box_fd, const struct spec *spec, struct err *e)
 	int r;
 
 	if (faccessat(box_fd, LOCK_FILE, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
-		return record_renew(box_fd, spec, e);
+		return replace_older(box_fd, spec, e);
 	r = format_record(spec, true, &text);
 	if (old_fd >= 0)
-		(void)read_run(old_fd, &l);
+		(void)record_run_read(old_fd, &l);
+	l.ttl_ms = l.idle_ms = 0;
 	unlinkat(box_fd, RECORD_FILE ".new", 0);
 	if (r == 0)
 		r = write_new_file(box_fd, RECORD_FILE ".new", &text, true);
 	buf_done(&text);
 	if (r == 0) {
 		fd = openat(box_fd, RECORD_FILE ".new", O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-		r = fd < 0 ? -errno : write_run(fd, &l, true);
+		r = fd < 0 ? -errno : record_run_write(fd, &l, true);
 	}
 	if (r == 0 &&
 	    (renameat(box_fd, RECORD_FILE ".new", box_fd, RECORD_FILE) < 0 || fsync(box_fd) < 0))
@@ -715,11 +649,11 @@ int record_mend_run(int box_fd, const char *by, struct err *e)
 {
 	autoclose int fd = open_run(box_fd);
 	struct record_run l;
-	int r = fd < 0 ? fd : read_run(fd, &l);
+	int r = fd < 0 ? fd : record_run_read(fd, &l);
 
 	if (r != -EBADMSG && r != -EFBIG)
 		return 0;
-	if (run_place(fd) == 0 && ftruncate(fd, RUN_BYTES) < 0)
+	if (record_run_place(fd) == 0 && ftruncate(fd, RECORD_RUN_BYTES) < 0)
 		return err_errno(e, errno, "write the box's run anew");
 	return record_write_end(box_fd, "damaged", by, true, e);
 }

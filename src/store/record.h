@@ -4,8 +4,9 @@
  *
  *	spec	what the box is; written once by create, durable before the box is named
  *	run	keeper pid, boot id, start time, revision of init, whether the box is paused,
- *		or up for one client alone; then cause, by whom and when it ended. Written by the
- *		keeper, or by the sweep after it
+ *		or up for one client alone, what was set of its times since it was made; then
+ *		cause, by whom and when it ended. Written by the keeper, or by the sweep after it
+ *		(record_run.h)
  *
  * The keeper has the file locked for as long as it lives: the only truth about liveness.
  *
@@ -39,9 +40,16 @@ struct record {
 	pid_t keeper_pid;
 	uint64_t started_ms, ended_ms;
 	char cause[64]; /* why it ended: "stopped", "keeper lost", "host reboot", ... */
-	char by[64];	/* who asked, may be empty */
+	char by[64];	/* who asked, may be empty; both also of one that is asleep */
+	char boot[40];	/* the host's boot in which its last run began; may be empty */
+	/* When its last run began that was not for one client alone, and why that ended. */
+	uint64_t own_ms;
+	char own_cause[64];
+	uint64_t ttl_from_ms; /* since when its ttl counts */
+	uint64_t on_start;    /* the number of spec.on_start in its last run; 0: it did not run */
 	/* Of one that runs: */
 	bool paused;
+	bool asleep;		/* paused, as its time was over: a request wakes it */
 	uint64_t init_revision; /* WIRE_INIT_REVISION of its keeper; 0: an older keeper */
 	bool has_sum;		/* the record has; one of an older Cove has none */
 };
@@ -66,7 +74,7 @@ int record_load(struct state *s, const char *name, struct record *ret, struct er
 /* Writes a record anew, with its sum. The caller has the operation lock. */
 int record_renew(int box_fd, const struct spec *spec, struct err *e);
 /* The same of a box that does not run, whose spec is another from now on: what is said of its last
- * run stays. */
+ * run stays, but for what record_set_times set, which the spec has. */
 int record_replace(int box_fd, const struct spec *spec, struct err *e);
 void record_done(struct record *r);
 
@@ -77,8 +85,14 @@ int record_write_live(int lock_fd, bool durable, struct err *e);
 int record_write_visit(int lock_fd, bool durable, struct err *e);
 /* Keeper, before it says so: was there an earlier one, or may there have been? */
 bool record_ran_before(int lock_fd);
-/* Keeper: the box is frozen, or runs again. Needs no room on the disk. */
-int record_set_paused(int lock_fd, bool on, struct err *e);
+/* Keeper: the box is frozen, or runs again; asleep: the time that was over, or NULL. Needs no room
+ * on the disk, as what follows. */
+int record_set_paused(int lock_fd, bool on, const char *asleep, struct err *e);
+/* Keeper: how long the box may run from now on, in place of what its spec says; 0: as it is,
+ * UINT64_MAX: without end. Durable. It holds until the spec is written anew. */
+int record_set_times(int lock_fd, uint64_t ttl_ms, uint64_t idle_ms, struct err *e);
+/* Keeper: which command is its spec's on_start. */
+int record_set_on_start(int lock_fd, uint64_t exec_id, struct err *e);
 /* The first end of a run stays: a later one changes nothing. Needs no room on the disk. */
 int record_write_end(int box_fd, const char *cause, const char *by, bool durable, struct err *e);
 /* Of a box that does not run: a run whose text is damaged says that it ended, and that how is not

@@ -33,7 +33,7 @@ static const struct wire_named_field fields[] = {
 	S(name), S(image), S(base_user), S(base_cwd), S(wall), S(workspace), S(workspace_dir),
 	S(workspace_owner), S(user), S(cwd), S(session), S(owner),
 	S(storage), S(net), S(one_shot), S(best_effort), S(strict), S(trust_dir), S(ptrace),
-	S(workspace_copy), S(from), S(renew), S(ctl),
+	S(workspace_copy), S(from), S(renew), S(ctl), S(on_start),
 	S(timeout_ms),
 	S(created_ms),
 	{0}};
@@ -62,6 +62,10 @@ static const struct {
 };
 
 enum { USER_NAME_MAX = 63 };
+
+/* Of each the first word is the default. */
+static const char *const expiries[] = {"stop", "remove", "pause", NULL};
+static const char *const restarts[] = {"no", "on-reboot", "always", NULL};
 
 /* Lists of texts: a line each. */
 static const struct {
@@ -105,6 +109,47 @@ const char *limit_flag(enum limit_id id)
 const char *limit_word(enum limit_id id)
 {
 	return limits[id].word;
+}
+
+static bool find_word(const char *const *words, const char *word, unsigned *ret)
+{
+	for (unsigned i = 0; words[i]; i++) {
+		if (strcmp(words[i], word) != 0)
+			continue;
+		*ret = i;
+		return true;
+	}
+	return false;
+}
+
+const char *expiry_name(enum expiry e)
+{
+	return expiries[e];
+}
+
+const char *restart_name(enum restart r)
+{
+	return restarts[r];
+}
+
+bool expiry_parse(const char *name, enum expiry *ret)
+{
+	unsigned i;
+	bool ok = find_word(expiries, name, &i);
+
+	if (ok)
+		*ret = (enum expiry)i;
+	return ok;
+}
+
+bool restart_parse(const char *name, enum restart *ret)
+{
+	unsigned i;
+	bool ok = find_word(restarts, name, &i);
+
+	if (ok)
+		*ret = (enum restart)i;
+	return ok;
 }
 
 const char *limit_format(enum limit_id id, uint64_t value, char ret[LIMIT_TEXT])
@@ -151,8 +196,10 @@ int spec_format(const struct spec *s, struct buf *out)
 	}
 	if (r == 0 && s->persistence == PERSIST_BOX)
 		r = lines_put(out, "persistence", "box");
-	if (r == 0 && s->expiry == EXPIRE_REMOVE)
-		r = lines_put(out, "expire", "remove");
+	if (r == 0 && s->expiry != EXPIRE_STOP)
+		r = lines_put(out, "expire", expiry_name(s->expiry));
+	if (r == 0 && s->restart != RESTART_NO)
+		r = lines_put(out, "restart", restart_name(s->restart));
 	for (size_t i = 0; i < LIMIT_COUNT && r == 0; i++) {
 		if (s->limits[i])
 			r = lines_put_u64(out, limits[i].key, s->limits[i]);
@@ -271,13 +318,16 @@ int spec_take(struct spec *s, const char *key, const char *value)
 	for (size_t i = 0; i < LIMIT_COUNT; i++)
 		if (strcmp(key, limits[i].key) == 0)
 			return take_number(&s->limits[i], value) && s->limits[i] ? 0 : -EBADMSG;
-	/* Of two words only the one that is not the default is written. */
+	/* A word that is the default is not written. */
 	if (strcmp(key, "persistence") == 0) {
 		ok = s->persistence == PERSIST_WORKSPACE && strcmp(value, "box") == 0;
 		s->persistence = PERSIST_BOX;
 	} else if (strcmp(key, "expire") == 0) {
-		ok = s->expiry == EXPIRE_STOP && strcmp(value, "remove") == 0;
-		s->expiry = EXPIRE_REMOVE;
+		ok = s->expiry == EXPIRE_STOP && expiry_parse(value, &s->expiry) &&
+		     s->expiry != EXPIRE_STOP;
+	} else if (strcmp(key, "restart") == 0) {
+		ok = s->restart == RESTART_NO && restart_parse(value, &s->restart) &&
+		     s->restart != RESTART_NO;
 	} else if (strcmp(key, "asked") == 0)
 		ok = take_asked(s, value);
 	else
@@ -429,20 +479,42 @@ static int check_place(const struct spec *s, struct err *e)
 	return r;
 }
 
-static int check_limits(const struct spec *s, struct err *e)
+int limit_check(enum limit_id id, uint64_t v, struct err *e)
 {
+	uint64_t min = limits[id].min, max = limits[id].max;
 	char is[LIMIT_TEXT], bound[LIMIT_TEXT];
 
-	for (unsigned i = 0; i < LIMIT_COUNT; i++) {
-		uint64_t v = s->limits[i], min = limits[i].min, max = limits[i].max;
+	if (v == 0 || (v >= min && v <= max))
+		return 0;
+	return err_set(e, ERR_INVALID, EINVAL, "%s %s is too %s: at %s %s, or none",
+		       limits[id].flag, limit_format(id, v, is), v < min ? "little" : "much",
+		       v < min ? "least" : "most", limit_format(id, v < min ? min : max, bound));
+}
 
-		if (v == 0 || (v >= min && v <= max))
-			continue;
-		return err_set(e, ERR_INVALID, EINVAL, "%s %s is too %s: at %s %s, or none",
-			       limits[i].flag, limit_format((enum limit_id)i, v, is),
-			       v < min ? "little" : "much", v < min ? "least" : "most",
-			       limit_format((enum limit_id)i, v < min ? min : max, bound));
-	}
+static int check_limits(const struct spec *s, struct err *e)
+{
+	int r = 0;
+
+	for (unsigned i = 0; i < LIMIT_COUNT && r == 0; i++)
+		r = limit_check((enum limit_id)i, s->limits[i], e);
+	return r;
+}
+
+static int check_life(const struct spec *s, struct err *e)
+{
+	if (s->one_shot && s->restart != RESTART_NO)
+		return err_set(e, ERR_INVALID, EINVAL,
+			       "--restart is for boxes that stay: this one is gone with its "
+			       "command (cove create)");
+	if (s->one_shot && s->expiry == EXPIRE_PAUSE)
+		return err_set(e, ERR_INVALID, EINVAL,
+			       "--expire pause is for boxes that stay: this one is gone with its "
+			       "command (cove create)");
+	if (s->on_start && strlen(s->on_start) > SPEC_ON_START_MAX)
+		return err_set(e, ERR_LIMIT, E2BIG,
+			       "the line of --on-start is longer than %u bytes: put it into a "
+			       "file of the box, and run that",
+			       SPEC_ON_START_MAX);
 	return 0;
 }
 
@@ -492,6 +564,8 @@ static int check_values(const struct spec *s, struct err *e)
 		r = err_set(e, ERR_INVALID, EINVAL, "persistence is 'workspace' or 'box'");
 	if (r == 0)
 		r = check_limits(s, e);
+	if (r == 0)
+		r = check_life(s, e);
 	if (r == 0 && s->storage && strcmp(s->storage, "plain") != 0 &&
 	    strcmp(s->storage, "loop") != 0 && strcmp(s->storage, "tmpfs") != 0 &&
 	    strcmp(s->storage, "pool") != 0)

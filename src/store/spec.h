@@ -54,8 +54,18 @@ const char *limit_word(enum limit_id id);
 enum { LIMIT_TEXT = 48 };
 const char *limit_format(enum limit_id id, uint64_t value, char ret[LIMIT_TEXT]);
 
-/* What happens when LIMIT_TTL or LIMIT_IDLE is over. */
-enum expiry { EXPIRE_STOP, EXPIRE_REMOVE };
+/* Is that a value it may have? 0 is none. */
+int limit_check(enum limit_id id, uint64_t value, struct err *e);
+
+/* What happens when LIMIT_TTL or LIMIT_IDLE is over: "stop", "remove", "pause". */
+enum expiry { EXPIRE_STOP, EXPIRE_REMOVE, EXPIRE_PAUSE };
+/* When a box that ended is started again: "no", "on-reboot", "always" (core/reap.h). */
+enum restart { RESTART_NO, RESTART_ON_REBOOT, RESTART_ALWAYS };
+
+const char *expiry_name(enum expiry e);
+const char *restart_name(enum restart r);
+bool expiry_parse(const char *name, enum expiry *ret);
+bool restart_parse(const char *name, enum restart *ret);
 
 struct spec {
 	const char *name;
@@ -91,6 +101,8 @@ struct spec {
 	const char *ctl;     /* what it may ask for itself (wire/ctl.h); NULL: nothing */
 	const char *storage; /* "plain", "loop", "tmpfs"; NULL: what fits */
 	enum expiry expiry;
+	enum restart restart;
+	const char *on_start; /* a shell line that is run whenever it has started, or NULL */
 	/* Its policy: a preset's name, a list (net.h) or "file" (boxes/<name>/policy). NULL or
 	 * closed: no network at all, whatever is granted later. */
 	const char *net;

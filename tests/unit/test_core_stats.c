@@ -102,7 +102,7 @@ static void answer_pause(struct peer *p, const struct wire_frame *f, const struc
 		return;
 	}
 	*paused = m.on;
-	CHECK_EQ(record_set_paused(live_fd, m.on, NULL), 0);
+	CHECK_EQ(record_set_paused(live_fd, m.on, NULL, NULL), 0);
 	peer_send(p, WIRE_OK, 0, f->id);
 }
 

@@ -140,7 +140,7 @@ PLACE_TEST(run_after_run)
 	for (int i = 0; i < 3; i++) {
 		CHECK_EQ(record_write_live(p->run_fd, true, NULL), 0);
 		fill(p->path); /* the second and third time it is full already */
-		CHECK_EQ(record_set_paused(p->run_fd, true, NULL), 0);
+		CHECK_EQ(record_set_paused(p->run_fd, true, NULL, NULL), 0);
 		CHECK_EQ(record_write_end(p->box_fd, "stopped", "", true, NULL), 0);
 		must_have_ended(p, "stopped", "");
 	}

@@ -101,6 +101,32 @@ HOME_TEST(created_running_stopped)
 	close(box_fd);
 }
 
+HOME_TEST(times_of_an_older_box)
+{
+	static const char lock[] = "pid 7\nstarted_ms 1\n";
+	struct record r;
+	int box_fd, lock_fd;
+
+	CHECK_EQ(create(s, "dev", NULL), 0);
+	make_older(s, "dev", lock);
+	CHECK_EQ(record_open(s, "dev", &box_fd, NULL), 0);
+	CHECK_EQ(record_lock(box_fd, &lock_fd, NULL), 0);
+	CHECK_EQ(record_write_live(lock_fd, false, NULL), 0);
+	CHECK_EQ(record_set_times(lock_fd, 5000, 800, NULL), 0);
+	CHECK_EQ(record_set_on_start(lock_fd, 12, NULL), 0);
+	close(lock_fd);
+	CHECK_EQ(record_load(s, "dev", &r, NULL), 0);
+	CHECK(r.spec.limits[LIMIT_TTL] == 5000 && r.spec.limits[LIMIT_IDLE] == 800);
+	CHECK_EQ(r.on_start, 12);
+	r.spec.limits[LIMIT_TTL] = 6000;
+	CHECK_EQ(record_replace(box_fd, &r.spec, NULL), 0);
+	record_done(&r);
+	CHECK_EQ(record_load(s, "dev", &r, NULL), 0);
+	CHECK(r.spec.limits[LIMIT_TTL] == 6000 && r.spec.limits[LIMIT_IDLE] == 800);
+	record_done(&r);
+	close(box_fd);
+}
+
 HOME_TEST(the_lock_says_whether_it_is_paused)
 {
 	static const char old[] = "pid 7\nstarted_ms 1\n";
@@ -110,18 +136,18 @@ HOME_TEST(the_lock_says_whether_it_is_paused)
 
 	CHECK_EQ(record_create(s, &spec, &box_fd, NULL), 0);
 	CHECK_EQ(record_lock(box_fd, &lock_fd, NULL), 0);
-	CHECK_EQ(record_set_paused(lock_fd, true, NULL), -EBADMSG);
+	CHECK_EQ(record_set_paused(lock_fd, true, NULL, NULL), -EBADMSG);
 	CHECK(!record_ran_before(lock_fd));
 	CHECK_EQ(record_write_live(lock_fd, false, NULL), 0);
 	CHECK(record_ran_before(lock_fd));
 	for (int i = 0; i < 4; i++) {
-		CHECK_EQ(record_set_paused(lock_fd, i < 2, NULL), 0);
+		CHECK_EQ(record_set_paused(lock_fd, i < 2, NULL, NULL), 0);
 		CHECK_EQ(record_load(s, "dev", &r, NULL), 0);
 		CHECK_EQ(r.paused, i < 2);
 		CHECK_EQ(r.init_revision, WIRE_INIT_REVISION);
 		record_done(&r);
 	}
-	CHECK_EQ(record_set_paused(lock_fd, true, NULL), 0);
+	CHECK_EQ(record_set_paused(lock_fd, true, NULL, NULL), 0);
 	close(lock_fd);
 	/* Its keeper is gone: nothing is paused any more. */
 	CHECK_EQ(record_load(s, "dev", &r, NULL), 0);
@@ -135,7 +161,7 @@ HOME_TEST(the_lock_says_whether_it_is_paused)
 	put_file(s, "dev", "lock", "started_ms 1\npaused 2\n", 22);
 	CHECK(record_load(s, "dev", &r, NULL) < 0);
 	CHECK_EQ(record_lock(box_fd, &lock_fd, NULL), 0);
-	CHECK_EQ(record_set_paused(lock_fd, true, NULL), -EBADMSG);
+	CHECK_EQ(record_set_paused(lock_fd, true, NULL, NULL), -EBADMSG);
 	close(lock_fd);
 	/* It can be ended all the same. */
 	CHECK_EQ(record_write_end(box_fd, "stopped", "", false, NULL), 0);

@@ -80,6 +80,7 @@ TEST(everything_comes_back)
 	s.best_effort = s.strict = s.ptrace = true;
 	s.ctl = "info,snapshot=3";
 	s.expiry = EXPIRE_REMOVE;
+	s.on_start = "redis-server &\nnginx # \\ both";
 	for (unsigned i = 0; i < LIMIT_COUNT; i++)
 		s.limits[i] = 100000000 + i;
 	s.limits_asked = 1u << LIMIT_MEM | 1u << LIMIT_NET_CONNS;
@@ -107,6 +108,7 @@ TEST(everything_comes_back)
 	CHECK_EQ(got.limits_asked, s.limits_asked);
 	CHECK_STR(got.ctl, "info,snapshot=3");
 	CHECK(got.best_effort && got.strict && got.ptrace && got.expiry == EXPIRE_REMOVE);
+	CHECK_STR(got.on_start, s.on_start);
 	CHECK_STR(got.storage, "tmpfs");
 	CHECK_STR(got.net, "balanced");
 	CHECK_EQ(got.env_count, 3);
@@ -160,6 +162,14 @@ TEST(strict_reading)
 		HEAD "strict 1\nstrict 1\n",
 		HEAD "expire stop\n",
 		HEAD "expire remove\nexpire remove\n",
+		HEAD "expire pause\nexpire remove\n",
+		HEAD "expire freeze\n",
+		HEAD "restart no\n",
+		HEAD "restart on-failure\n",
+		HEAD "restart always\nrestart always\n",
+		HEAD "restart always\none_shot 1\n",
+		HEAD "expire pause\none_shot 1\n",
+		HEAD "on_start a\non_start b\n",
 		HEAD "storage btrfs\n",
 		HEAD "storage\n",
 		HEAD "net wide\n",
@@ -177,6 +187,31 @@ TEST(strict_reading)
 			FAIL(bad[i]);
 		CHECK(e.msg[0]);
 	}
+}
+
+TEST(what_becomes_of_it_over_time)
+{
+	static const char *const texts[] = {"expire remove", "expire pause", "restart on-reboot",
+					    "restart always"};
+	char long_line[SPEC_ON_START_MAX + 2];
+	struct spec s = good();
+	struct err e = {0};
+
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		char text[100];
+
+		snprintf(text, sizeof(text), HEAD "%s\n", texts[i]);
+		CHECK_EQ(parse(text, &e), 0);
+	}
+	CHECK_STR(expiry_name(EXPIRE_PAUSE), "pause");
+	CHECK_STR(restart_name(RESTART_ON_REBOOT), "on-reboot");
+	CHECK(!expiry_parse("", &s.expiry) && !restart_parse("Always", &s.restart));
+	memset(long_line, 'x', sizeof(long_line) - 1);
+	long_line[sizeof(long_line) - 1] = 0;
+	s.on_start = long_line;
+	CHECK_EQ(spec_check(&s, &e), -E2BIG);
+	s.on_start = long_line + 1;
+	CHECK_EQ(spec_check(&s, &e), 0);
 }
 
 TEST(a_nul_inside_does_not_hide_the_rest)
