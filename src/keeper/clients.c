@@ -237,7 +237,7 @@ static void on_resize(struct keeper_client *c, const struct wire_frame *f)
 
 enum {
 	BEGINS = 1, /* a request */
-	RUNS = 2,   /* not in a paused box */
+	RUNS = 2,   /* not in a paused box; wakes one that is asleep */
 	LOOKS = 4,  /* looking at a box does not use it */
 };
 
@@ -260,6 +260,7 @@ static const struct {
 	[WIRE_STATUS] = {keeper_on_status, LOOKS},
 	[WIRE_STATS] = {keeper_on_stats, LOOKS},
 	[WIRE_PAUSE] = {keeper_on_pause},
+	[WIRE_TIMES] = {keeper_on_times, BEGINS},
 	[WIRE_SUBSCRIBE] = {on_subscribe, BEGINS | LOOKS},
 	[WIRE_STOP] = {keeper_on_stop},
 	[WIRE_PORT] = {keeper_relay_ask, BEGINS | RUNS},

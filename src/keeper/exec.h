@@ -91,6 +91,15 @@ void keeper_execs_pause(struct keeper *k, bool on);
 void keeper_execs_tell_end(struct keeper *k, int sig);
 /* The box is ending: whatever runs is interrupted, and its followers are told. */
 void keeper_execs_interrupt(struct keeper *k);
+/* A command that no client asked for, in the background and without end to its time. It is in
+ * init's queue before whatever a client asks for from now on. */
+int keeper_exec_run_own(struct keeper *k, const struct wire_exec *m, uint32_t *ret_id,
+			struct err *e);
+/* The table's new last one: ids grow. NULL without memory. */
+struct keeper_exec *keeper_exec_add(struct keeper *k, const struct exec_record *rec);
+/* Lines of its record into the journal (enum journal_lines), of a box that has one. */
+int keeper_exec_journal(struct keeper_exec *x, unsigned lines);
+/* exec_load.c */
 int keeper_execs_load(struct keeper *k, struct err *e);
 /* Writes the file of all commands anew. */
 int keeper_journal_rewrite(struct keeper *k);

@@ -39,8 +39,7 @@ struct keeper_exec *keeper_exec_find(struct keeper *k, uint64_t id)
 	return at < k->exec_count && k->execs[at]->rec.exec_id == id ? k->execs[at] : NULL;
 }
 
-/* Ids grow, so a new one goes last. */
-static struct keeper_exec *table_add(struct keeper *k, const struct exec_record *rec)
+struct keeper_exec *keeper_exec_add(struct keeper *k, const struct exec_record *rec)
 {
 	struct keeper_exec *x;
 
@@ -104,7 +103,7 @@ void keeper_execs_free(struct keeper *k)
 
 /* ---- journal and events ---- */
 
-static int journal(struct keeper_exec *x, unsigned lines)
+int keeper_exec_journal(struct keeper_exec *x, unsigned lines)
 {
 	struct keeper *k = x->k;
 	int r;
@@ -131,7 +130,7 @@ static int journal_begun(struct keeper_exec *x, struct err *e)
 	int r = token ? tokens_add(&k->tokens, token_key(x->rec.token)) : 0;
 
 	if (r == 0)
-		r = journal(x, JOURNAL_START | (token ? JOURNAL_TOKEN : 0u));
+		r = keeper_exec_journal(x, JOURNAL_START | (token ? JOURNAL_TOKEN : 0u));
 	if (!token)
 		return 0;
 	if (r == 0 && !k->quiet && k->journal.fd >= 0)
@@ -147,7 +146,7 @@ static void free_token(struct keeper_exec *x)
 	tokens_remove(&x->k->tokens, token_key(x->rec.token));
 	x->rec.token[0] = 0;
 	x->rec.arguments = 0;
-	journal(x, JOURNAL_TOKEN);
+	keeper_exec_journal(x, JOURNAL_TOKEN);
 }
 
 static void event(struct keeper_exec *x, enum event_kind kind)
@@ -179,50 +178,8 @@ static void forget(struct keeper_exec *x)
 	struct keeper *k = x->k;
 
 	keeper_outputs_remove(&k->logs, x->rec.exec_id, x->out);
-	journal(x, JOURNAL_DROP);
+	keeper_exec_journal(x, JOURNAL_DROP);
 	table_remove(x);
-}
-
-int keeper_execs_load(struct keeper *k, struct err *e)
-{
-	struct journal_list list;
-	int r = journal_read(k->logs.box_fd, &list);
-
-	k->tokens = list.spent;
-	list.spent = (struct token_set){0};
-	for (size_t i = 0; i < list.count && r == 0; i++) {
-		struct keeper_exec *x = table_add(k, &list.records[i]);
-
-		if (!x) {
-			r = -ENOMEM;
-			break;
-		}
-		if (x->rec.token[0])
-			r = tokens_add(&k->tokens, token_key(x->rec.token));
-		keeper_outputs_load(&k->logs, x->rec.exec_id, x->out);
-		for (unsigned s = 0; s < OUTPUT_COUNT; s++) {
-			if (x->rec.bytes[s] < x->out[s].kept)
-				x->rec.bytes[s] = x->out[s].kept;
-			x->out[s].bytes = x->rec.bytes[s];
-			x->out[s].cut = x->out[s].eof = true;
-		}
-	}
-	k->next_exec = list.next;
-	k->damaged_lines = list.damaged;
-	if (r == 0 && (list.damaged || list.is_older))
-		keeper_journal_renew(k);
-	journal_list_done(&list);
-	/* Only now: with any line the list may be written anew, from all that there are. */
-	for (size_t i = 0; i < k->exec_count && r == 0; i++) {
-		struct keeper_exec *x = k->execs[i];
-
-		if (x->rec.state >= EXEC_DONE)
-			continue;
-		x->rec.state = EXEC_INTERRUPTED;
-		str_copy(x->rec.cause, sizeof(x->rec.cause), "interrupted");
-		journal(x, JOURNAL_END);
-	}
-	return r < 0 ? err_errno(e, -r, "read the list of commands of box '%s'", k->name) : 0;
 }
 
 /* ---- a client asks ---- */
@@ -277,7 +234,7 @@ static struct keeper_exec *exec_new(struct keeper *k, const struct wire_exec *m)
 		str_copy(rec.shell, sizeof(rec.shell), m->shell);
 	if (k->io_unknown)
 		rec.io_read_bytes = rec.io_write_bytes = WIRE_UNKNOWN;
-	x = run ? table_add(k, &rec) : NULL;
+	x = run ? keeper_exec_add(k, &rec) : NULL;
 	if (!x) {
 		free(run);
 		return NULL;
@@ -364,6 +321,27 @@ void keeper_exec_ask(struct keeper_client *c, uint32_t id, const struct wire_exe
 	keeper_sent_init(c->k, wire_exec_encode(queue_of(x), x->rec.exec_id, 0, &asked));
 	keeper_exec_wait(x, &c->gate);
 	keeper_sync_begin(c->k);
+}
+
+int keeper_exec_run_own(struct keeper *k, const struct wire_exec *m, uint32_t *ret_id,
+			struct err *e)
+{
+	struct wire_exec asked = *m;
+	struct keeper_exec *x;
+	int r = check_ask(k, m, e);
+
+	if (r < 0)
+		return r;
+	x = exec_new(k, m);
+	if (!x)
+		return err_errno(e, ENOMEM, "run a command of the box's own");
+	(void)keeper_exec_journal(x, JOURNAL_START); /* which notes what fails */
+	if (k->on_exec)
+		k->on_exec(k);
+	asked.background = 0;
+	keeper_sent_init(k, wire_exec_encode(queue_of(x), x->rec.exec_id, 0, &asked));
+	*ret_id = x->rec.exec_id;
+	return 0;
 }
 
 int keeper_exec_signal(struct keeper *k, uint32_t exec_id, const struct wire_signal *m,
@@ -569,7 +547,7 @@ static void close_if_over(struct keeper_exec *x)
 	if (!x->run || x->run->state != RUN_EXITED || !x->out[0].eof || !x->out[1].eof)
 		return;
 	if (count_output(x))
-		journal(x, JOURNAL_LATE);
+		keeper_exec_journal(x, JOURNAL_LATE);
 	run_free(x);
 	if (!x->followers)
 		keeper_outputs_close(&x->k->logs, x->out);
@@ -597,7 +575,7 @@ static void finish(struct keeper_exec *x)
 	ev_timer_stop(x->k->ev, &x->run->backstop);
 	x->run->backstop_left_ms = 0;
 	count_output(x);
-	journal(x, JOURNAL_BEGIN | JOURNAL_END);
+	keeper_exec_journal(x, JOURNAL_BEGIN | JOURNAL_END);
 	if (x->rec.timed_out)
 		event(x, EVENT_TIMEOUT);
 	event(x, EVENT_RESULT);

@@ -10,7 +10,7 @@
  *	                             -> relay.c   FILE, PORT and what belongs to them
  *	                             -> door.c    DOOR -> relay.c
  *	                             -> subscribe.c SUBSCRIBE
- *	                             -> state.c   STATUS, STATS, PAUSE, STOP
+ *	                             -> state.c   STATUS, STATS, PAUSE, TIMES, STOP
  *	core.c     init's frames     -> execs.c   QUEUED, STARTED, DATA, EOF, EXIT
  *	                                          -> output.c, follow.c
  *	                             -> relay.c   (ids with KEEPER_REQUEST_BIT or WIRE_NET_BIT)
@@ -103,6 +103,8 @@ struct keeper {
 	/* Freezes or thaws the box; a refusal changes nothing. */
 	int (*on_freeze)(struct keeper *k, bool on, struct err *e);
 	void (*on_pause)(struct keeper *k); /* `paused` has changed */
+	/* From now on, and kept; 0: as it is, WIRE_TIMES_NONE: no end. */
+	int (*on_times)(struct keeper *k, const struct wire_times *m, struct err *e);
 	/* Adds what the host knows of the box. */
 	void (*on_stats)(struct keeper *k, struct wire_stats *m);
 
@@ -111,7 +113,8 @@ struct keeper {
 	uint64_t unknown_frames; /* of init's, of types that this Cove does not know */
 	bool linked, up, stale;	 /* stale: init broke the protocol and is not heard any more */
 	bool ending;		 /* no new requests; set by the owner */
-	bool paused;		 /* by a person */
+	bool paused;		 /* by a person, or asleep */
+	const char *asleep;	 /* static: the time that was over, "ttl" or "idle"; or NULL */
 	unsigned holds;		 /* clients that it is frozen for */
 	uint64_t frozen_ms;	 /* monotonic: since when it is */
 	const char *end_cause;	 /* of the box, where commands that it ends have the same */
@@ -139,6 +142,7 @@ struct keeper {
 	size_t damaged_lines;	/* of the list of commands, when it was read */
 	unsigned open_execs;	/* asked for and not yet closed by init */
 	unsigned running_execs; /* of them: not yet ended */
+	uint32_t own_exec;	/* what it runs at its start; 0: nothing */
 	uint64_t oom_execs;	/* ended by want of memory, in this life of the box */
 	uint64_t pids_execs;	/* by want of processes */
 

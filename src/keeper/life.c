@@ -253,6 +253,27 @@ static void on_lost(struct keeper *k, int error)
 	}
 }
 
+/* What the box itself runs at its start. Where that cannot be, the box is there all the same. */
+static void run_on_start(struct keeper_life *l)
+{
+	const struct wire_exec m = {.line = l->config.spec.on_start, .background = 1};
+	struct event ev = {.kind = EVENT_FAIL, .box = l->config.spec.name};
+	struct err e;
+	int r;
+
+	if (!m.line || l->config.visit)
+		return;
+	r = keeper_exec_run_own(&l->k, &m, &l->k.own_exec, &e);
+	if (r == 0)
+		r = record_set_on_start(l->lock_fd, l->k.own_exec, &e);
+	if (r == 0)
+		return;
+	keeper_note(&l->k, "on-start: %s", e.msg);
+	ev.at_ms = clock_wall_ms();
+	ev.cause = e.msg;
+	keeper_event(&l->k, &ev);
+}
+
 static void on_up(struct keeper *k)
 {
 	struct keeper_life *l = life_of(k);
@@ -273,6 +294,7 @@ static void on_up(struct keeper *k)
 	k->started_ms = ev.at_ms;
 	keeper_event(&l->k, &ev);
 	keeper_meter_start(l);
+	run_on_start(l);
 	r = l->config.visit ? 0 : keeper_listener_open(&l->listener);
 	if (r == 0)
 		r = keeper_add_client(k, take_fd(l->client_fd), true);

@@ -4,7 +4,9 @@
  *
  * ttl counts from the moment the box is up, whatever happens. idle counts from the last request or
  * the end of the last command; while a command or a file operation runs, or the box is paused, it
- * does not count.
+ * does not count. The command that the box itself runs at its start is none of these: a daemon does
+ * not keep a box from being idle. Where the end is that the box is frozen (--expire pause), a clock
+ * that ran out begins anew when it goes on. A box that does not freeze just now is tried again.
  */
 #include "base/fd.h"
 #include "keeper/exec.h"
@@ -138,9 +140,12 @@ static void on_stats(struct keeper *k, struct wire_stats *m)
 }
 
 /* Is something going on that keeps an idle box from its end? */
-static bool is_active(const struct keeper *k)
+static bool is_active(struct keeper *k)
 {
-	return keeper_is_frozen(k) || k->running_execs > 0 ||
+	const struct keeper_exec *own = k->own_exec ? keeper_exec_find(k, k->own_exec) : NULL;
+	unsigned own_runs = own && own->run && own->run->state != RUN_EXITED;
+
+	return keeper_is_frozen(k) || k->running_execs > own_runs ||
 	       k->relays.count[RELAY_FILE] + k->relays.count[RELAY_PORT] > 0;
 }
 
@@ -290,15 +295,6 @@ static int on_freeze(struct keeper *k, bool on, struct err *e)
 	return r;
 }
 
-/* Who lists boxes reads it there; a box that is paused is so, whether or not it shows. */
-static void on_pause(struct keeper *k)
-{
-	struct err missed = {0};
-
-	if (record_set_paused(life_of(k)->lock_fd, k->paused, NULL, &missed) < 0)
-		keeper_note(k, "shown as %s: %s", k->paused ? "running" : "paused", missed.msg);
-}
-
 void keeper_meter_thaw(struct keeper_life *l)
 {
 	struct err e;
@@ -306,6 +302,7 @@ void keeper_meter_thaw(struct keeper_life *l)
 	if (!keeper_is_frozen(&l->k))
 		return;
 	l->k.paused = false;
+	l->k.asleep = NULL;
 	l->k.holds = 0;
 	if (freeze(l, false, &e) < 0)
 		keeper_note(&l->k, "%s", e.msg);
@@ -313,9 +310,31 @@ void keeper_meter_thaw(struct keeper_life *l)
 
 /* ---- the ends of its time ---- */
 
-static void expire(struct keeper_life *l, const char *cause)
+enum { SLEEP_RETRY_MS = 10000 };
+
+static void fall_asleep(struct keeper_life *l, struct ev_timer *t, const char *cause)
 {
-	keeper_life_end(l, &(struct keeper_end){.cause = cause,
+	struct err e;
+
+	if (keeper_sleep(&l->k, cause, &e) == 0)
+		return;
+	keeper_note(&l->k, "expire: the box could not be paused as its time was over: %s", e.msg);
+	ev_timer_set(l->ev, t, SLEEP_RETRY_MS);
+}
+
+/* A visit has no other client that could wake it. */
+static bool falls_asleep(const struct keeper_life *l)
+{
+	return l->config.spec.expiry == EXPIRE_PAUSE && !l->config.visit;
+}
+
+static void expire(struct keeper_life *l, struct ev_timer *t, const char *cause)
+{
+	if (falls_asleep(l))
+		fall_asleep(l, t, cause);
+	else
+		keeper_life_end(
+			l, &(struct keeper_end){.cause = cause,
 						.by = "cove",
 						.is_ordered = true,
 						.grace_ms = KEEPER_EXPIRE_GRACE_MS,
@@ -327,7 +346,7 @@ static void on_ttl(struct ev_timer *t)
 	struct keeper_life *l = container(t, struct keeper_life, ttl);
 
 	if (l->state == LIFE_UP)
-		expire(l, "ttl");
+		expire(l, t, "ttl");
 }
 
 static void on_idle_time(struct ev_timer *t)
@@ -341,20 +360,71 @@ static void on_idle_time(struct ev_timer *t)
 	if (is_active(k))
 		k->active_ms = now;
 	if (now >= k->active_ms + idle_ms)
-		expire(l, "idle");
+		expire(l, t, "idle");
 	else
 		ev_timer_set(l->ev, t, k->active_ms + idle_ms - now);
 }
 
-void keeper_meter_start(struct keeper_life *l)
+/* Those that do not run. */
+static void start_clocks(struct keeper_life *l)
 {
 	const uint64_t *v = l->config.spec.limits;
 
-	l->k.active_ms = l->yield.at_ms = ev_now(l->ev);
-	if (v[LIMIT_TTL])
+	if (v[LIMIT_TTL] && !l->ttl.armed)
 		ev_timer_set(l->ev, &l->ttl, v[LIMIT_TTL]);
-	if (v[LIMIT_IDLE])
+	if (v[LIMIT_IDLE] && !l->idle.armed)
 		ev_timer_set(l->ev, &l->idle, v[LIMIT_IDLE]);
+}
+
+/* Who lists boxes reads it there; a box that is paused is so, whether or not it shows. */
+static void on_pause(struct keeper *k)
+{
+	struct keeper_life *l = life_of(k);
+	struct err missed = {0};
+
+	if (record_set_paused(l->lock_fd, k->paused, k->asleep, &missed) < 0)
+		keeper_note(k, "shown as %s: %s", k->paused ? "running" : "paused", missed.msg);
+	if (k->paused)
+		return;
+	k->active_ms = ev_now(l->ev);
+	start_clocks(l);
+}
+
+/* One that is frozen gets its time when it goes on. */
+static int on_times(struct keeper *k, const struct wire_times *m, struct err *e)
+{
+	struct keeper_life *l = life_of(k);
+	const struct {
+		enum limit_id id;
+		uint64_t ms;
+		struct ev_timer *timer;
+	} times[] = {{LIMIT_TTL, m->ttl_ms, &l->ttl}, {LIMIT_IDLE, m->idle_ms, &l->idle}};
+	int r = 0;
+
+	for (size_t i = 0; i < 2 && r == 0; i++)
+		if (times[i].ms != WIRE_TIMES_NONE)
+			r = limit_check(times[i].id, times[i].ms, e);
+	if (r == 0)
+		r = record_set_times(l->lock_fd, m->ttl_ms, m->idle_ms, e);
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < 2; i++) {
+		if (!times[i].ms)
+			continue;
+		l->config.spec.limits[times[i].id] =
+			times[i].ms == WIRE_TIMES_NONE ? 0 : times[i].ms;
+		ev_timer_stop(l->ev, times[i].timer);
+	}
+	k->active_ms = ev_now(l->ev);
+	if (!k->asleep)
+		start_clocks(l);
+	return 0;
+}
+
+void keeper_meter_start(struct keeper_life *l)
+{
+	l->k.active_ms = l->yield.at_ms = ev_now(l->ev);
+	start_clocks(l);
 }
 
 void keeper_meter_init(struct keeper_life *l)
@@ -363,6 +433,7 @@ void keeper_meter_init(struct keeper_life *l)
 	l->ctl.on_budget = on_budget;
 	l->k.on_freeze = on_freeze;
 	l->k.on_pause = on_pause;
+	l->k.on_times = on_times;
 	l->k.on_exec = on_exec;
 	l->k.on_used = on_used;
 	l->k.limit_of = limit_of;

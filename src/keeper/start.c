@@ -531,6 +531,27 @@ static int find_wall(struct keeper_life *l, struct err *e)
 	return 0;
 }
 
+/* A box that is to be frozen as its time is over: can it be? Nothing is in the group yet. */
+static int check_expiry(struct keeper_life *l, struct err *e)
+{
+	struct spec *s = &l->config.spec;
+	char why[sizeof(e->msg)];
+
+	if (s->expiry != EXPIRE_PAUSE || l->config.visit)
+		return 0;
+	if (!(l->wall->info->flags & WALL_FREEZE))
+		snprintf(why, sizeof(why), "wall '%s' cannot pause a box", l->wall->info->name);
+	else if (cgroup_freeze(&l->cgroup, false, e) == 0)
+		return 0;
+	else
+		str_copy(why, sizeof(why), e->msg);
+	if (!s->best_effort)
+		return err_set(e, ERR_UNSUPPORTED, ENOTSUP, "--expire pause: %s", why);
+	keeper_note(&l->k, "expire: it is stopped instead of paused: %s", why);
+	s->expiry = EXPIRE_STOP;
+	return 0;
+}
+
 int keeper_life_start(struct keeper_life *l, struct err *e)
 {
 	int r = open_dirs(l, e);
@@ -548,6 +569,8 @@ int keeper_life_start(struct keeper_life *l, struct err *e)
 	r = take_ids(l, e);
 	if (r == 0)
 		r = keeper_limits_make_cgroup(l, e);
+	if (r == 0)
+		r = check_expiry(l, e);
 	if (r == 0)
 		r = keeper_limits_open_volume(l, e);
 	if (r == 0)

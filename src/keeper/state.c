@@ -6,6 +6,11 @@
  * goes on when it is resumed, and a client of a running command may still type: its bytes wait, up
  * to their credit. Looking at it, following output, ending and deleting it work as ever.
  *
+ * A box whose time is over may be frozen, too (--expire pause): it is asleep. It is paused in all
+ * but one: a request that a paused box would refuse wakes it, and is served then. Looking at it
+ * does not, nor does what belongs to a request that is under way: its bytes wait. Whoever pauses it
+ * meanwhile makes it one that a person paused.
+ *
  * A hold freezes the box for one connection, for the moment a copy of its files takes, and ends
  * with that connection however that ends, or after KEEPER_HOLD_MS. To everybody else the box is
  * running, and only slow: what is asked of it waits in init's socket. A box that a person paused
@@ -75,14 +80,6 @@ bool keeper_is_frozen(const struct keeper *k)
 	return k->paused || k->holds > 0;
 }
 
-bool keeper_client_is_paused(struct keeper_client *c, uint32_t id)
-{
-	if (c->k->paused)
-		keeper_client_fail_with(c, id, ERR_CONFLICT, "box '%s' is paused: cove resume %s",
-					c->k->name, c->k->name);
-	return c->k->paused;
-}
-
 static int freeze_box(struct keeper *k, bool on, struct err *e)
 {
 	uint64_t now = clock_mono_ms();
@@ -112,9 +109,12 @@ static void set_paused(struct keeper *k, bool on, const char *by)
 	struct event ev = {.kind = on ? EVENT_PAUSE : EVENT_RESUME,
 			   .at_ms = clock_wall_ms(),
 			   .box = k->name,
+			   .cause = on ? k->asleep : NULL,
 			   .by = by[0] ? by : NULL};
 
 	k->paused = on;
+	if (!on)
+		k->asleep = NULL;
 	if (k->on_pause)
 		k->on_pause(k);
 	keeper_event(k, &ev);
@@ -124,12 +124,38 @@ static int pause_box(struct keeper *k, bool on, const char *by, struct err *e)
 {
 	int r;
 
-	if (on == k->paused)
+	if (on == k->paused && !(on && k->asleep))
 		return 0;
-	r = k->holds > 0 ? 0 : freeze_box(k, on, e);
-	if (r == 0)
-		set_paused(k, on, by);
-	return r;
+	r = k->holds > 0 || on == k->paused ? 0 : freeze_box(k, on, e);
+	if (r < 0)
+		return r;
+	k->asleep = NULL;
+	set_paused(k, on, by);
+	return 0;
+}
+
+int keeper_sleep(struct keeper *k, const char *cause, struct err *e)
+{
+	int r = k->paused || k->holds > 0 ? 0 : freeze_box(k, true, e);
+
+	if (r < 0 || k->paused)
+		return r;
+	k->asleep = cause;
+	set_paused(k, true, "cove");
+	return 0;
+}
+
+bool keeper_client_is_paused(struct keeper_client *c, uint32_t id)
+{
+	struct keeper *k = c->k;
+	struct err e;
+
+	if (k->asleep && pause_box(k, false, "request", &e) < 0)
+		keeper_client_fail(c, id, &e);
+	else if (k->paused)
+		keeper_client_fail_with(c, id, ERR_CONFLICT, "box '%s' is paused: cove resume %s",
+					k->name, k->name);
+	return k->paused;
 }
 
 void keeper_hold_end(struct keeper_client *c)
@@ -212,6 +238,23 @@ void keeper_on_pause(struct keeper_client *c, const struct wire_frame *f)
 	else
 		r = pause_box(c->k, m.on != 0, by, &e);
 	if (r < 0)
+		keeper_client_fail(c, f->id, &e);
+	else
+		keeper_client_send(c, WIRE_OK, 0, f->id, NULL, 0);
+}
+
+void keeper_on_times(struct keeper_client *c, const struct wire_frame *f)
+{
+	struct keeper *k = c->k;
+	struct wire_times m;
+	struct err e;
+	int r;
+
+	if (wire_times_decode(f, &m) < 0)
+		keeper_client_break(c, "a malformed TIMES");
+	else if ((r = k->on_times ? k->on_times(k, &m, &e)
+				  : err_set(&e, ERR_UNSUPPORTED, ENOTSUP, "box '%s' has no clocks",
+					    k->name)) < 0)
 		keeper_client_fail(c, f->id, &e);
 	else
 		keeper_client_send(c, WIRE_OK, 0, f->id, NULL, 0);

@@ -72,6 +72,10 @@ enum wire_type {
 	/* From init: what something in the box asks of it (cove-ctl): struct wire_ctl; answered by
 	 * WIRE_CTL with the same id: struct wire_ctl_answer. */
 	WIRE_CTL,
+
+	/* From a client to the keeper, if both have the feature: how long the box may run from now
+	 * on: struct wire_times; answered by WIRE_OK. */
+	WIRE_TIMES,
 	WIRE_TYPE_COUNT
 };
 

@@ -13,17 +13,17 @@ static const struct {
 } features[] = {
 	{"token", WIRE_FEATURE_TOKEN}, {"events", WIRE_FEATURE_EVENTS},
 	{"copy", WIRE_FEATURE_COPY},   {"shells", WIRE_FEATURE_SHELLS},
-	{"merge", WIRE_FEATURE_MERGE},
+	{"merge", WIRE_FEATURE_MERGE}, {"times", WIRE_FEATURE_TIMES},
 };
 
 struct wire_hello wire_hello_ours(void)
 {
-	static const char names[] = "token\0events\0copy\0shells\0merge";
+	static const char names[] = "token\0events\0copy\0shells\0merge\0times";
 
 	return (struct wire_hello){
 		.lowest = WIRE_VERSION_MIN,
 		.highest = WIRE_VERSION_MAX,
-		.features = {.data = names, .bytes = sizeof(names), .count = 5},
+		.features = {.data = names, .bytes = sizeof(names), .count = 6},
 	};
 }
 

@@ -34,6 +34,7 @@ enum wire_feature {
 	WIRE_FEATURE_COPY = 1 << 2,   /* "copy": ~ in paths; hard links and holes in a put */
 	WIRE_FEATURE_SHELLS = 1 << 3, /* "shells": EXEC's login, SHELL */
 	WIRE_FEATURE_MERGE = 1 << 4,  /* "merge": EXEC's merge */
+	WIRE_FEATURE_TIMES = 1 << 5,  /* "times": TIMES */
 };
 
 /* What both sides of a link speak. All zero: the other one did not say HELLO yet. */

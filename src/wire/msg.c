@@ -60,6 +60,7 @@ static const struct wire_field stop_fields[] = {
 	F(stop, by), F(stop, remove), F(stop, grace_ms), F(stop, rollback), {0}};
 static const struct wire_field pause_fields[] = {F(pause, on), F(pause, by), F(pause, for_ms),
 					    F(pause, hold), {0}};
+static const struct wire_field times_fields[] = {F(times, ttl_ms), F(times, idle_ms), {0}};
 static const struct wire_field stats_fields[] = {
 	F(stats, uptime_ms), F(stats, paused), F(stats, cpu_us), F(stats, cpu_limit_milli),
 	F(stats, throttled_us), F(stats, mem_bytes), F(stats, mem_peak_bytes),

@@ -26,6 +26,7 @@
  *	SHELL(id)        client -> init: SHELL(id)... of a list, then OK(id) | ERROR(id)
  *	PAUSE(id)        client -> keeper: OK(id) | ERROR(id). Keeper -> init with id 0, as a frozen
  *	                 box goes on: not answered.
+ *	TIMES(id)        client -> keeper: OK(id) once it is on the disk | ERROR(id)
  *	NAME(id)         init -> door: OK(id) | ERROR(id): DENIED, NOT_FOUND, TIMEOUT
  *	CONNECT(id)      init -> door: OK(id) once bytes may flow | ERROR(id). Then DATA and EOF
  *	                 each way, in windows of WIRE_NET_WINDOW. It is over when both sides sent
@@ -128,6 +129,13 @@ struct wire_pause {
 	uint64_t hold;
 };
 
+/* Of each 0: as it is. */
+#define WIRE_TIMES_NONE UINT64_MAX
+struct wire_times {
+	uint64_t ttl_ms;  /* from now to its end */
+	uint64_t idle_ms; /* without a command or a request */
+};
+
 struct wire_stop {
 	const char *by;	   /* who asked, for the record: "cove stop", ... */
 	uint64_t remove;   /* 1: the keeper also deletes the box before the socket closes */
@@ -153,7 +161,7 @@ struct wire_stop {
 	X(queued, WIRE_QUEUED, wire_queued) X(subscribe, WIRE_SUBSCRIBE, wire_subscribe) \
 	X(event, WIRE_EVENT, wire_event) X(denied, WIRE_DENIED, wire_denied) \
 	X(shell, WIRE_SHELL, wire_shell) X(ctl, WIRE_CTL, wire_ctl) \
-	X(ctl_answer, WIRE_CTL, wire_ctl_answer)
+	X(ctl_answer, WIRE_CTL, wire_ctl_answer) X(times, WIRE_TIMES, wire_times)
 /* clang-format on */
 
 #define WIRE_DECLARE(name, frame_type, tag)                                    \

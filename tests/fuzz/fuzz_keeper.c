@@ -2,7 +2,8 @@
  * The keeper's protocol core: any frames from init and from two clients, in any order.
  *
  * The input is a list of steps. One byte says who speaks (init, a client) and how: a frame whose
- * fields follow, raw bytes, or a client that leaves and comes back. Holds: nothing crashes or
+ * fields follow, raw bytes, a client that leaves and comes back, or the box's time that is over so
+ * that it falls asleep. Holds: nothing crashes or
  * leaks; every byte init was allowed to print is counted, and the log files hold exactly the first
  * of them, up to the cap; a broken init ends the box and a broken client only itself.
  */
@@ -222,7 +223,7 @@ static void end(struct world *w)
 
 	check_logs(w);
 	MUST(!w->k.stale || w->ends > 0);
-	MUST(w->k.paused == w->frozen);
+	MUST(keeper_is_frozen(&w->k) == w->frozen);
 	keeper_disconnect(&w->k);
 	keeper_execs_interrupt(&w->k);
 	keeper_relays_end(&w->k, PARTY_INIT, &(struct err){.kind = ERR_INTERRUPTED});
@@ -293,6 +294,9 @@ static void step(struct world *w, struct input *in)
 			fd_close(fd);
 			turn(w);
 			client_in(w, who - 1);
+		} else if (w->k.linked) {
+			(void)keeper_sleep(&w->k, "idle", &(struct err){0});
+			MUST(!w->k.asleep || (w->k.paused && w->frozen));
 		}
 		break;
 	default:

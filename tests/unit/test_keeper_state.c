@@ -392,6 +392,214 @@ STATE_TEST(a_hold_that_does_not_thaw)
 	CHECK(!keeper_is_frozen(&r->k));
 }
 
+/* ---- asleep ---- */
+
+static void must_sleep(struct rig *r, const char *cause)
+{
+	struct err e;
+
+	CHECK_EQ(keeper_sleep(&r->k, cause, &e), 0);
+	CHECK(r->k.paused && r->k.asleep);
+}
+
+STATE_TEST(a_request_wakes_a_box_that_is_asleep)
+{
+	struct wire_file file = {.op = 1, .path = "/tmp/x"};
+	struct wire_signal kill = {.exec_id = 1, .signal = 9};
+	struct wire_exec m = plain_command();
+	struct wire_port port = {.port = 80};
+	struct wire_pause told;
+	struct wire_frame f;
+	char *text;
+
+	start_command(r, p, 9, &m);
+	for (unsigned i = 0; i < 4; i++) {
+		must_sleep(r, i % 2 ? "ttl" : "idle");
+		CHECK_EQ(last_on, 1);
+		CHECK_EQ(status_of(r, p).paused, 1);
+		peer_say(p, WIRE_STATS, 0, 8, NULL, 0);
+		peer_next(r, p, WIRE_STATS);
+		CHECK(r->k.asleep);
+		if (i == 0)
+			CHECK_EQ(wire_exec_encode(&p->out, 20, 0, &m), 0);
+		else if (i == 1)
+			CHECK_EQ(wire_file_encode(&p->out, 21, 0, &file), 0);
+		else if (i == 2)
+			CHECK_EQ(wire_port_encode(&p->out, 22, 0, &port), 0);
+		else
+			CHECK_EQ(wire_signal_encode(&p->out, 23, 0, &kill), 0);
+		/* init hears first how long it was away, and then what was asked. */
+		f = peer_next(r, &r->init, WIRE_PAUSE);
+		CHECK_EQ(wire_pause_decode(&f, &told), 0);
+		peer_next(r, &r->init,
+			  i == 0   ? WIRE_EXEC
+			  : i == 1 ? WIRE_FILE
+			  : i == 2 ? WIRE_PORT
+				   : WIRE_SIGNAL);
+		CHECK(!r->k.paused && !r->k.asleep && !last_on);
+	}
+	text = events_of(r);
+	CHECK_EQ(count(text, "\"cause\":\"idle\",\"by\":\"cove\""), 2);
+	CHECK_EQ(count(text, "\"cause\":\"ttl\",\"by\":\"cove\""), 2);
+	CHECK_EQ(count(text, "\"by\":\"request\""), 4);
+	free(text);
+}
+
+/* What belongs to a command that runs is not what wakes it. */
+STATE_TEST(bytes_for_a_command_wait_while_it_is_asleep)
+{
+	struct wire_exec m = plain_command();
+
+	m.has_stdin = 1;
+	start_command(r, p, 9, &m);
+	must_sleep(r, "ttl");
+	peer_say(p, WIRE_DATA, WIRE_STDIN, 9, "typed", 5);
+	peer_say(p, WIRE_CANCEL, 0, 99, NULL, 0);
+	rig_run(r);
+	CHECK(r->k.asleep);
+	peer_next(r, &r->init, WIRE_DATA);
+	must_pause(r, p, false);
+	CHECK(!r->k.asleep);
+}
+
+STATE_TEST(a_person_has_the_last_word)
+{
+	struct wire_exec m = plain_command();
+	struct err e;
+
+	/* Asleep, then paused. */
+	must_sleep(r, "idle");
+	must_pause(r, p, true);
+	CHECK_EQ(asked_pauses, 1);
+	CHECK(!r->k.asleep);
+	CHECK_EQ(wire_exec_encode(&p->out, 10, 0, &m), 0);
+	CHECK_EQ(peer_error(r, p, 10).kind, ERR_CONFLICT);
+	/* Its time is over while it is paused: that changes nothing. */
+	CHECK_EQ(keeper_sleep(&r->k, "ttl", &e), 0);
+	CHECK(r->k.paused && !r->k.asleep);
+	must_pause(r, p, false);
+	/* And what is asleep is resumed as what is paused. */
+	must_sleep(r, "ttl");
+	must_pause(r, p, false);
+	CHECK_EQ(start_command(r, p, 11, &m), 1);
+}
+
+STATE_TEST(what_does_not_thaw_is_not_served)
+{
+	struct wire_exec m = plain_command();
+
+	must_sleep(r, "idle");
+	refuse_pause = true;
+	CHECK_EQ(wire_exec_encode(&p->out, 10, 0, &m), 0);
+	CHECK_EQ(peer_error(r, p, 10).kind, ERR_UNSUPPORTED);
+	CHECK(r->k.paused && r->k.asleep);
+	refuse_pause = false;
+	CHECK_EQ(wire_exec_encode(&p->out, 11, 0, &m), 0);
+	peer_next(r, &r->init, WIRE_PAUSE); /* of the first try */
+	peer_next(r, &r->init, WIRE_PAUSE);
+	peer_next(r, &r->init, WIRE_EXEC);
+	CHECK(!r->k.paused && !r->k.asleep);
+	/* What does not freeze goes on. */
+	refuse_pause = true;
+	CHECK(keeper_sleep(&r->k, "idle", &(struct err){0}) < 0);
+	CHECK(!r->k.paused && !r->k.asleep);
+}
+
+STATE_TEST(sleep_and_holds)
+{
+	struct peer *other = rig_client(r);
+	struct wire_exec m = plain_command();
+
+	/* It falls asleep while it is held, and stays so. */
+	must_hold(r, other, true);
+	must_sleep(r, "ttl");
+	CHECK_EQ(asked_pauses, 1);
+	must_hold(r, other, false);
+	CHECK(keeper_is_frozen(&r->k) && r->k.asleep);
+	/* A hold does not wake it; a request meanwhile does, once the hold is over. */
+	must_hold(r, other, true);
+	CHECK(r->k.asleep);
+	CHECK_EQ(wire_exec_encode(&p->out, 10, 0, &m), 0);
+	peer_next(r, &r->init, WIRE_EXEC);
+	CHECK(!r->k.paused && keeper_is_frozen(&r->k));
+	must_hold(r, other, false);
+	CHECK(!keeper_is_frozen(&r->k));
+	CHECK_EQ(last_on, 0);
+}
+
+static unsigned times_set;
+
+static int on_times(struct keeper *k, const struct wire_times *m, struct err *e)
+{
+	if (m->ttl_ms == 1)
+		return err_set(e, ERR_INVALID, EINVAL, "too little");
+	times_set++;
+	return 0;
+}
+
+STATE_TEST(times)
+{
+	struct wire_times m = {.ttl_ms = 60000, .idle_ms = WIRE_TIMES_NONE};
+
+	CHECK_EQ(wire_times_encode(&p->out, 4, 0, &m), 0);
+	CHECK_EQ(peer_error(r, p, 4).kind, ERR_UNSUPPORTED);
+	r->k.on_times = on_times;
+	must_sleep(r, "idle");
+	CHECK_EQ(wire_times_encode(&p->out, 5, 0, &m), 0);
+	CHECK_EQ(peer_next(r, p, WIRE_OK).id, 5);
+	CHECK_EQ(times_set, 1);
+	CHECK(r->k.asleep);
+	m.ttl_ms = 1;
+	CHECK_EQ(wire_times_encode(&p->out, 6, 0, &m), 0);
+	CHECK_EQ(peer_error(r, p, 6).kind, ERR_INVALID);
+	r->k.ending = true;
+	CHECK_EQ(wire_times_encode(&p->out, 7, 0, &m), 0);
+	CHECK_EQ(peer_error(r, p, 7).kind, ERR_CONFLICT);
+	r->k.ending = false;
+	peer_say(p, WIRE_TIMES, 0, 8, "\x01\xff\xff", 3);
+	peer_next(r, p, WIRE_ERROR);
+	rig_run(r);
+	CHECK(p->ended);
+	CHECK_EQ(times_set, 1);
+}
+
+/* The box's own command is in init's queue before what anybody asks. */
+STATE_TEST(a_command_of_its_own)
+{
+	const struct wire_exec own = {.line = "start daemons", .background = 1};
+	struct wire_exec m = plain_command(), got;
+	struct wire_frame f;
+	struct err e;
+	uint32_t id;
+	char *text;
+
+	CHECK_EQ(wire_exec_encode(&p->out, 9, 0, &m), 0);
+	CHECK_EQ(keeper_exec_run_own(&r->k, &own, &id, &e), 0);
+	CHECK_EQ(id, 1);
+	f = peer_next(r, &r->init, WIRE_EXEC);
+	CHECK_EQ(f.id, 1);
+	CHECK_EQ(wire_exec_decode(&f, &got), 0);
+	CHECK_STR(got.line, "start daemons");
+	CHECK(!got.background && !got.timeout_ms && !got.has_stdin);
+	CHECK_EQ(peer_next(r, &r->init, WIRE_EXEC).id, 2);
+	CHECK_EQ(r->k.running_execs, 2);
+	say_started(r, 1);
+	peer_say(&r->init, WIRE_DATA, WIRE_STDOUT, 1, "up", 2);
+	say_exit(r, 1, 3);
+	peer_say(&r->init, WIRE_EOF, WIRE_STDOUT, 1, NULL, 0);
+	peer_say(&r->init, WIRE_EOF, WIRE_STDERR, 1, NULL, 0);
+	rig_run(r);
+	CHECK_EQ(r->k.running_execs, 1);
+	CHECK_EQ(fd_read_file(r->box_fd, "logs/1.out", 100, &text, NULL), 0);
+	CHECK_STR(text, "up");
+	free(text);
+	text = events_of(r);
+	CHECK_EQ(count(text, "\"exec_id\":1,\"exit_code\":3"), 1);
+	free(text);
+	/* Without a line there is nothing to run. */
+	CHECK_EQ(keeper_exec_run_own(&r->k, &(struct wire_exec){0}, &id, &e), -EINVAL);
+}
+
 STATE_TEST(numbers)
 {
 	struct wire_exec m = plain_command();
