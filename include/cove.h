@@ -108,10 +108,13 @@ struct cove_box_options {
 	uint64_t ttl_ms;	       /* from its start to its end */
 	uint64_t idle_ms;	       /* without a running command or a request; looking is none */
 	uint64_t net_bytes, net_conns; /* through its door: both ways together; at once */
-	const char *expire;	       /* when ttl or idle is over: "stop" (default) or "remove" */
-	const char *storage;	       /* "plain", "loop", "tmpfs", "pool"; NULL: what fits */
-	bool best_effort; /* keep the limits that can be kept; cove_inspect lists the others */
-	bool strict;	  /* no_new_privs, and no root inside */
+	/* When ttl or idle is over: "stop" (default), "remove", or "pause": it is frozen in memory,
+	 * and the next command, file operation or connection to a port of it wakes it; then its
+	 * times begin anew. COVE_UNSUPPORTED with the remedy where the host cannot freeze it. */
+	const char *expire;
+	const char *storage; /* "plain", "loop", "tmpfs", "pool"; NULL: what fits */
+	bool best_effort;    /* keep the limits that can be kept; cove_inspect lists the others */
+	bool strict;	     /* no_new_privs, and no root inside */
 	/* What makes the host run something (.git/hooks, .vscode, .envrc ...) is writable in host
 	 * directories too. Without it that is read-only inside where it is there at the start. */
 	bool trust_dir;
@@ -149,6 +152,14 @@ struct cove_box_options {
 	/* Directories of this host, absolute and without links, NULL-terminated: what mounts and a
 	 * workspace show must be one of them or below one, links followed. NULL: anything. */
 	const char *const *mount_roots;
+	/* A shell line that runs in the background, as the box's user, each time the box has
+	 * started: it brings its own daemons back. It is begun before the first command, which does
+	 * not wait for it; where it fails the box runs all the same. */
+	const char *on_start;
+	/* When it is started again by cove_reap: "no" (default), "on-reboot": the host went down
+	 * while it ran; "always": that, or it ended for another cause than that somebody wanted it
+	 * or its time was over. Not of a one-shot box. */
+	const char *restart;
 };
 #define COVE_UNLIMITED UINT64_MAX
 #define COVE_UNKNOWN   UINT64_MAX /* in a result: it is not counted here */
@@ -189,6 +200,12 @@ COVE_API int cove_stop(struct cove *cove, const char *name, const char *by, uint
  * force. */
 COVE_API int cove_remove(struct cove *cove, const char *name, bool force, struct cove_error *err);
 
+/* How long a box may run from now on, kept with it; 0 leaves that as it is, COVE_UNLIMITED lifts
+ * it. The ttl of a box that runs counts from this call, of another from its next start. One that
+ * is asleep (expire "pause") is not woken, and gets that time when it is. */
+COVE_API int cove_set_ttl(struct cove *cove, const char *name, uint64_t ttl_ms, uint64_t idle_ms,
+			  struct cove_error *err);
+
 /* state: "created", "running", "paused", "stopped"; "damaged" where one of its files is, "unknown"
  * where they cannot be read. */
 struct cove_box_info {
@@ -204,7 +221,9 @@ struct cove_box_info {
 COVE_API int cove_list(struct cove *cove, struct cove_box_info **ret, struct cove_error *err);
 /* Freezes every process of a box in memory, and thaws it; returns when they are frozen or run.
  * Idempotent. A paused box answers commands and file operations with COVE_CONFLICT; looking at
- * it, stopping and removing it work. COVE_UNSUPPORTED with the remedy where the host cannot. */
+ * it, stopping and removing it work. COVE_UNSUPPORTED with the remedy where the host cannot. One
+ * that is paused as its time was over (expire "pause") has that as its cause ("idle", "ttl"), and
+ * is woken by commands and file operations instead; cove_pause makes it one that is not. */
 COVE_API int cove_pause(struct cove *cove, const char *name, struct cove_error *err);
 COVE_API int cove_resume(struct cove *cove, const char *name, struct cove_error *err);
 

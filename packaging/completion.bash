@@ -76,7 +76,8 @@ _cove()
 	--before) _cove_words '7d 30d 90d'; return ;;
 	--address) _cove_words '127.0.0.1 ::1'; return ;;
 	--file) mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
-	--expire) _cove_words 'stop remove'; return ;;
+	--expire) _cove_words 'stop remove pause'; return ;;
+	--restart) _cove_words 'no on-reboot always'; return ;;
 	--storage) _cove_words 'plain loop tmpfs'; return ;;
 	--wall) _cove_words "auto $(cove wall ls -q 2>/dev/null)"; return ;;
 	--mem) _cove_words '256M 512M 1G 2G 4G none'; return ;;
@@ -91,7 +92,7 @@ _cove()
 		return
 	fi
 	case $verb in
-	inspect | diff | merge | stats | pause | resume | stop | start | rm) _cove_words "$(cove ls -q 2>/dev/null)" ;;
+	inspect | diff | merge | stats | pause | resume | set | stop | start | rm) _cove_words "$(cove ls -q 2>/dev/null)" ;;
 	snapshot)
 		case $(_cove_arg 0),$(_cove_arg 1) in
 		,*) _cove_words 'create ls inspect rm tag prune' ;;

@@ -27,8 +27,8 @@ static const struct {
 } sections[] = {
 	{"Run something", {&verb_run, &verb_shell}},
 	{"Boxes that stay",
-	 {&verb_create, &verb_ls, &verb_inspect, &verb_stats, &verb_pause, &verb_resume, &verb_stop,
-	  &verb_start, &verb_rm}},
+	 {&verb_create, &verb_ls, &verb_inspect, &verb_stats, &verb_pause, &verb_resume, &verb_set,
+	  &verb_stop, &verb_start, &verb_rm}},
 	{"Going back, trying out", {&verb_snapshot, &verb_rollback, &verb_fork}},
 	{"What boxes changed", {&verb_diff, &verb_merge}},
 	{"Sessions: your own id, always the same box", {&verb_open, &verb_close}},

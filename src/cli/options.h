@@ -15,6 +15,7 @@
 #include "cli/options_doctor.h"
 #include "cli/options_key.h"
 #include "cli/options_layers.h"
+#include "cli/options_life.h"
 #include "cli/options_limits.h"
 #include "cli/options_sbx.h"
 #include "cli/options_snapshot.h"
@@ -114,7 +115,8 @@
 		"append the same events as JSON lines; also $COVE_LOG") \
 	X(HELP, "help", 'h', FLAG, help, NULL, "show this help") \
 	OPTIONS_LIMITS(X) OPTIONS_LAYERS(X) OPTIONS_COMMAND(X) OPTIONS_DOCTOR(X) OPTIONS_SBX(X) \
-	OPTIONS_SYSTEM(X) OPTIONS_BUILD(X) OPTIONS_SNAPSHOT(X) OPTIONS_KEY(X)
+	OPTIONS_SYSTEM(X) OPTIONS_BUILD(X) OPTIONS_SNAPSHOT(X) OPTIONS_KEY(X) \
+	OPTIONS_LIFE(X)
 /* clang-format on */
 
 enum opt_id {
@@ -130,7 +132,7 @@ enum opt_id {
 #define OPTS_BOX                                                                              \
 	OPT_IMAGE, OPT_WORKSPACE, OPT_MOUNT, OPT_ENV, OPT_WORKDIR, OPT_USER, OPT_TIMEOUT,     \
 		OPT_LABEL, OPT_NET, OPT_ALLOW, OPT_DENY, OPT_TRUST_DIR, OPT_COPY, OPT_PTRACE, \
-		OPT_WALL, OPT_CTL
+		OPT_WALL, OPT_CTL, OPT_ON_START, OPT_RESTART
 /* Last in a verb's list: they have a heading of their own in its help. */
 #define OPTS_LIMITS                                                                              \
 	OPT_MEM, OPT_CPUS, OPT_PIDS, OPT_DISK, OPT_FILES, OPT_IO, OPT_TTL, OPT_IDLE, OPT_EXPIRE, \

@@ -18,7 +18,7 @@
 		"end the box so long after its start; default never") \
 	X(IDLE, "idle", 0, LIMIT_MS, box.idle_ms, "TIME", \
 		"end it after so long without a command; default never") \
-	X(EXPIRE, "expire", 0, TEXT, box.expire, "stop|remove", \
+	X(EXPIRE, "expire", 0, TEXT, box.expire, "stop|remove|pause", \
 		"what --ttl and --idle do with the box; default stop") \
 	X(NET_BYTES, "net-bytes", 0, LIMIT_SIZE, box.net_bytes, "SIZE", \
 		"through its network door, both ways together; default none") \

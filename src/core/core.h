@@ -13,7 +13,7 @@
  *	exec.c	    commands; result.c their results
  *	put.c get.c files.c	files in and out; run_with.c those that go with a command
  *	history.c   commands, their output and events of a box, running or not
- *	stats.c	    what a running box uses; pausing it
+ *	stats.c	    what a running box uses; pausing it; times.c how long it may run
  *	walls.c	    which wall a box gets
  *	trees.c	    boxes and images as stacks of layers; reader.c who reads them; diff.c merge*.c
  *	list.c inspect.c images.c workspaces.c sweep.c; view.c words and JSON they share

@@ -11,6 +11,8 @@
 #include "core/stats.h"
 #include "core/view.h"
 #include "store/net.h"
+#include "store/record_run.h"
+#include "store/restart.h"
 #include "wall/info.h"
 
 #include <errno.h>
@@ -74,6 +76,9 @@ static const struct wire_named_field spec_use[] = {
 static const struct wire_named_field record_fields[] = {
 	FIELD_KNOWN(record, cause), FIELD_KNOWN(record, by), FIELD_ALWAYS(record, started_ms),
 	FIELD_ALWAYS(record, ended_ms), {0}};
+static const struct wire_named_field on_start_fields[] = {
+	FIELD_ALWAYS(cove_exec_info, exec_id), FIELD_ALWAYS(cove_exec_info, state),
+	FIELD_IF(cove_exec_info, exit_code, has_exit), FIELD_KNOWN(cove_exec_info, cause), {0}};
 /* clang-format on */
 
 static void put_spec(struct json *j, const struct spec *s)
@@ -243,12 +248,58 @@ static void put_network(struct json *j, const struct spec *s, bool up, const str
 	json_object_end(j);
 }
 
-static void put_commands(struct json *j, struct cove *cove, const char *name)
+/* The line, and what became of it in the box's last run. */
+static void put_on_start(struct json *j, const struct record *r, const struct cove_exec_info *infos,
+			 int count)
+{
+	json_key(j, "on_start");
+	if (!r->spec.on_start) {
+		json_null(j);
+		return;
+	}
+	json_object_begin(j);
+	json_kv_str(j, "line", r->spec.on_start);
+	for (int i = count - 1; i >= 0 && r->on_start; i--) {
+		if (infos[i].exec_id != r->on_start)
+			continue;
+		wire_fields_json(j, on_start_fields, &infos[i]);
+		break;
+	}
+	json_object_end(j);
+}
+
+/* at_ms: when it is started again, of one that will be. */
+static void put_restart(struct json *j, struct cove *cove, const struct record *r)
+{
+	char boot[RECORD_BOOT_LEN + 1];
+	autoclose int box_fd = -1;
+	struct restart_state s = {0};
+
+	json_key(j, "restart");
+	json_object_begin(j);
+	json_kv_str(j, "policy", restart_name(r->spec.restart));
+	if (r->spec.restart != RESTART_NO && box_open_dir(cove, r->spec.name, &box_fd, NULL) == 0 &&
+	    restart_read(box_fd, &s) == 0) {
+		uint64_t now_ms = clock_wall_ms(), at_ms = restart_at_ms(r, &s, now_ms);
+
+		record_boot_id(boot);
+		json_kv_u64(j, "count", s.count);
+		json_key(j, "at_ms");
+		if (restart_wants(r, &s, boot))
+			json_u64(j, at_ms > now_ms ? at_ms : now_ms);
+		else
+			json_null(j);
+	}
+	json_object_end(j);
+}
+
+static void put_commands(struct json *j, struct cove *cove, const struct record *r)
 {
 	autofree struct cove_exec_info *infos = NULL;
-	int count = core_exec_infos(cove, name, &infos, NULL);
+	int count = core_exec_infos(cove, r->spec.name, &infos, NULL);
 	int from = count > INSPECT_COMMANDS ? count - INSPECT_COMMANDS : 0;
 
+	put_on_start(j, r, infos, count);
 	json_key(j, "commands");
 	json_array_begin(j);
 	for (int i = from; i < count; i++) {
@@ -326,7 +377,8 @@ static void put_box(struct json *j, struct cove *cove, const struct record *r)
 	put_live(j, r, &status, up ? &stats : NULL, has_door ? &door.status : NULL);
 	core_call_end(&call, up);
 	core_conn_free(c);
-	put_commands(j, cove, r->spec.name);
+	put_restart(j, cove, r);
+	put_commands(j, cove, r);
 	json_object_end(j);
 }
 

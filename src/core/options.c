@@ -224,16 +224,22 @@ static int set_expiry(struct spec *spec, const char *given, struct err *e)
 {
 	if (!given)
 		return 0;
-	if (strcmp(given, "remove") == 0)
-		spec->expiry = EXPIRE_REMOVE;
-	else if (strcmp(given, "stop") != 0)
-		return err_set(e, ERR_INVALID, EINVAL, "expire is 'stop' or 'remove', not '%.40s'",
-			       given);
+	if (!expiry_parse(given, &spec->expiry))
+		return err_set(e, ERR_INVALID, EINVAL,
+			       "expire is 'stop', 'remove' or 'pause', not '%.40s'", given);
 	if (!spec->limits[LIMIT_TTL] && !spec->limits[LIMIT_IDLE])
 		return err_set(e, ERR_INVALID, EINVAL,
 			       "expire says what happens when --ttl or --idle is over: give one "
 			       "of them");
 	return 0;
+}
+
+static int set_restart(struct spec *spec, const char *given, struct err *e)
+{
+	if (!given || restart_parse(given, &spec->restart))
+		return 0;
+	return err_set(e, ERR_INVALID, EINVAL,
+		       "restart is 'no', 'on-reboot' or 'always', not '%.40s'", given);
 }
 
 int core_spec_init(struct core_spec *ret, const struct cove_box_options *o, const char *name,
@@ -278,6 +284,7 @@ int core_spec_init(struct core_spec *ret, const struct cove_box_options *o, cons
 	spec->ptrace = o->ptrace;
 	spec->workspace_copy = o->copy;
 	spec->ctl = o->ctl && *o->ctl ? o->ctl : NULL;
+	spec->on_start = o->on_start && *o->on_start ? o->on_start : NULL;
 	spec->storage = o->storage;
 	spec->timeout_ms = o->timeout_ms;
 	spec->created_ms = clock_wall_ms();
@@ -287,6 +294,8 @@ int core_spec_init(struct core_spec *ret, const struct cove_box_options *o, cons
 		r = set_persistence(spec, o->persistence, e);
 	if (r == 0)
 		r = set_expiry(spec, o->expire, e);
+	if (r == 0)
+		r = set_restart(spec, o->restart, e);
 	if (r == 0)
 		r = add_list(o->env, spec->env, &spec->env_count, SPEC_ENV_MAX, "variables", e);
 	if (r == 0)

@@ -162,6 +162,9 @@ static int spec_agrees(const struct spec *have, const struct cove_box_options *o
 		{"--expire", o->expire, expiry_name(have->expiry), expiry_name(asked->expiry)},
 		{"--storage", o->storage, have->storage, asked->storage},
 		{"--ctl", o->ctl, have->ctl, asked->ctl},
+		{"--on-start", o->on_start, have->on_start, asked->on_start},
+		{"--restart", o->restart, restart_name(have->restart),
+		 restart_name(asked->restart)},
 		{"--wall", wall, have->wall, asked->wall},
 	};
 	char is[24], wanted[24];
@@ -183,10 +186,11 @@ static int spec_agrees(const struct spec *have, const struct cove_box_options *o
 static bool asks_nothing(const struct cove_box_options *o, const struct spec *asked)
 {
 	return !asked->limits_asked && !o->expire && !o->storage && !o->wall && !o->strict &&
-	       !o->trust_dir && !o->ptrace && !o->copy && !o->ctl && !o->image && !o->workspace &&
-	       !o->user && !o->cwd && !o->persistence && !o->timeout_ms && !(o->env && o->env[0]) &&
-	       !(o->labels && o->labels[0]) && !(o->mounts && o->mounts[0]) && !o->net &&
-	       !(o->allow && o->allow[0]) && !(o->deny && o->deny[0]);
+	       !o->trust_dir && !o->ptrace && !o->copy && !o->ctl && !o->on_start && !o->restart &&
+	       !o->image && !o->workspace && !o->user && !o->cwd && !o->persistence &&
+	       !o->timeout_ms && !(o->env && o->env[0]) && !(o->labels && o->labels[0]) &&
+	       !(o->mounts && o->mounts[0]) && !o->net && !(o->allow && o->allow[0]) &&
+	       !(o->deny && o->deny[0]);
 }
 
 static int check_agrees(struct cove *cove, const struct cove_box_options *o,

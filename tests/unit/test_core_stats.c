@@ -323,6 +323,41 @@ TEST(a_paused_box_is_listed_as_paused)
 	finish(cove);
 }
 
+static uint64_t ttl_of(struct cove *cove)
+{
+	struct record record;
+	uint64_t ms;
+
+	CHECK_EQ(record_load(&cove->state, "box", &record, NULL), 0);
+	ms = record.spec.limits[LIMIT_TTL];
+	record_done(&record);
+	return ms;
+}
+
+/* One that does not say that it can change its box's time is not asked to. */
+TEST(times_and_an_older_keeper)
+{
+	struct cove *cove = start(&(struct act){0});
+	struct cove_error err;
+
+	CHECK(cove_set_ttl(cove, "box", 60000, 0, &err) < 0);
+	CHECK_EQ(err.kind, COVE_UNSUPPORTED);
+	CHECK(strstr(err.message, "cove stop box; cove start box"));
+	CHECK_EQ(ttl_of(cove), 0);
+	CHECK_EQ(cove_set_ttl(cove, "box", 0, 0, &err), -EINVAL);
+	CHECK_EQ(cove_set_ttl(cove, "box", 1, 0, &err), -EINVAL);
+	CHECK_EQ(cove_set_ttl(cove, "box", 0, UINT64_MAX - 1, &err), -EINVAL);
+	CHECK_EQ(cove_set_ttl(cove, "nope", 60000, 0, &err), -ENOENT);
+	CHECK_EQ(cove_set_ttl(cove, "../box", 60000, 0, &err), -ENOENT);
+	/* Of one that does not run the record is written anew. */
+	end_keeper();
+	CHECK_EQ(cove_set_ttl(cove, "box", 60000, COVE_UNLIMITED, &err), 0);
+	CHECK_EQ(ttl_of(cove), 60000);
+	CHECK_EQ(cove_set_ttl(cove, "box", COVE_UNLIMITED, 0, &err), 0);
+	CHECK_EQ(ttl_of(cove), 0);
+	finish(cove);
+}
+
 TEST(what_cannot_be_paused_says_why)
 {
 	struct cove *cove = start(&(struct act){.no_pause = true});
