@@ -1031,6 +1031,28 @@ COVE_API int cove_image_gc(struct cove *cove, const struct cove_prune_options *o
 COVE_API int cove_system_prune(struct cove *cove, const struct cove_prune_options *options,
 			       struct cove_pruned *ret, struct cove_error *err);
 
+/* Called for each box that something happened to. action: "ended" (its keeper was gone: why),
+ * "removed" ("ttl"), "started" (why it had ended), "failed" (why it could not be started, or
+ * removed; it is tried again later). */
+typedef void cove_on_reaped(void *arg, const char *action, const char *box, const char *cause);
+struct cove_reap_options {
+	size_t size; /* sizeof(struct cove_reap_options) */
+	/* Also look for all that a crash left, which is otherwise done once a minute. */
+	bool sweep;
+	cove_on_reaped *on_action;
+	void *arg;
+};
+struct cove_reaped {
+	uint64_t ended, removed, started, failed;
+	uint64_t next_ms; /* so long until the next pass is due; 0: there is more to do */
+};
+/* One pass over all boxes: those whose keeper is gone get their end written, with its cause; those
+ * that do not run and whose ttl is over are removed where expire says so; those whose restart says
+ * so are started, and no more than a few of each. What half-made or removed boxes left is deleted.
+ * Any number of programs may do so at once. */
+COVE_API int cove_reap(struct cove *cove, const struct cove_reap_options *options,
+		       struct cove_reaped *ret, struct cove_error *err);
+
 /* Called for each thing that is not as it was written. */
 typedef void cove_on_damage(void *arg, const char *kind, const char *name, const char *problem);
 struct cove_verified {

@@ -23,6 +23,10 @@
 #define WIRE_SOCKET_BYTES (512u << 10) /* asked of the kernel as a socket's send buffer */
 #define WIRE_OUT_MAX	  (8u << 20)   /* bytes queued on one link before it is declared stuck */
 
+/* One pass of the reaper (src/core/reap.h). */
+#define REAP_STARTS_MAX	  16u /* boxes started again, all at once */
+#define REAP_REMOVALS_MAX 16u
+
 /* A box's specification. */
 #define SPEC_ENV_MAX	  256u
 #define SPEC_MOUNT_MAX	  32u

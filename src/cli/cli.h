@@ -76,6 +76,9 @@ extern const struct verb verb_run, verb_create, verb_open, verb_close, verb_exec
 extern const struct verb verb_image_inspect, verb_image_history, verb_image_tag, verb_image_pull,
 	verb_image_gc, verb_image_import, verb_image_export, verb_image_build, verb_image_save;
 
+/* Of `cove system`, in a file of its own. */
+extern const struct verb verb_system_reap;
+
 /* Of `cove snapshot`. */
 extern const struct verb verb_snapshot_export, verb_snapshot_import;
 

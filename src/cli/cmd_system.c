@@ -339,8 +339,9 @@ const struct verb verb_image_gc = {
 	.run = gc,
 };
 
-static const struct verb *const verbs[] = {&system_df,	   &system_prune,   &system_verify,
-					   &system_backup, &system_restore, NULL};
+static const struct verb *const verbs[] = {
+	&system_df,	   &system_prune, &system_verify, &system_backup, &system_restore,
+	&verb_system_reap, NULL};
 
 static int run(struct cli *c)
 {
@@ -350,11 +351,12 @@ static int run(struct cli *c)
 
 const struct verb verb_system = {
 	.name = "system",
-	.synopsis = "system df|prune|verify|backup|restore",
+	.synopsis = "system df|prune|verify|reap|backup|restore",
 	.summary = "what is kept on disk",
 	.help = "df      how much images, layers, boxes and the rest take\n"
 		"prune   remove what nothing refers to\n"
 		"verify  say exactly what is damaged\n"
+		"reap    start again, remove and put in order what is due\n"
 		"backup  all of it in one file; restore brings it back\n"
 		"\n"
 		"`cove help system VERB` shows flags.\n",

@@ -7,7 +7,7 @@
  *	client.c    what a server holds: shared connections, commands
  *	up.c	    a box started or joined; create.c one that is made; watch.c waiting for a change
  *	box.c	    boxes and handles as a caller sees them; options.c what a caller asks for
- *	life.c	    a box's way to running; end.c ending and deleting it
+ *	life.c	    a box's way to running; end.c ending and deleting it; reap.c what is due
  *	session.c   a caller's own id -> one box
  *	door.c	    policies, grants, asks; network.c those of a new box; forward.c ports
  *	exec.c	    commands; result.c their results
@@ -184,3 +184,5 @@ int list_host_paths(struct cove *cove, const char *name, struct buf *ret);
 void core_sweep(struct cove *cove);
 void core_sweep_seldom(struct cove *cove);
 void core_sweep_box(struct cove *cove, const char *name);
+/* May a crash have left a box so? Then it is swept before it is believed. */
+bool core_was_left(const struct record *r);

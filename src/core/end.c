@@ -21,6 +21,7 @@
 #include "storage/storage.h"
 #include "store/layer.h"
 #include "store/net.h"
+#include "store/restart.h"
 #include "store/stage.h"
 #include "store/workspace_stack.h"
 #include "wire/msg.h"
@@ -201,6 +202,32 @@ static int end_running(struct cove *cove, const char *name, int box_fd, const st
 	return ran;
 }
 
+/* One that would be started again by itself stays stopped from now on. Whoever starts it has the
+ * operation lock, so that is waited for, and then the box may run. */
+static int hold_restart(struct cove *cove, const char *name, int box_fd,
+			const struct wire_stop *how, struct err *e)
+{
+	struct record record;
+	bool may_restart;
+	int r = record_load(&cove->state, name, &record, NULL);
+
+	if (r < 0)
+		return 0;
+	may_restart = record.spec.restart != RESTART_NO;
+	record_done(&record);
+	r = may_restart ? core_wait_lock(cove, name, box_fd, STOP_WAIT_MS, e) : -ENOENT;
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	if (record_is_live(box_fd))
+		return end_running(cove, name, box_fd, how, e);
+	r = record_load(&cove->state, name, &record, NULL);
+	if (r < 0)
+		return 0;
+	r = restart_hold(box_fd, &record);
+	record_done(&record);
+	return r < 0 ? err_errno(e, -r, "write that box '%s' is to stay stopped", name) : 0;
+}
+
 static int halt(struct cove *cove, const char *name, const struct wire_stop *how, struct err *e)
 {
 	autoclose int box_fd = -1;
@@ -208,7 +235,9 @@ static int halt(struct cove *cove, const char *name, const struct wire_stop *how
 
 	if (r == 0)
 		r = end_running(cove, name, box_fd, how, e);
-	return r == 0 ? record_mend_run(box_fd, how->by, e) : r;
+	if (r == 0)
+		r = record_mend_run(box_fd, how->by, e);
+	return r == 0 && !how->rollback ? hold_restart(cove, name, box_fd, how, e) : r;
 }
 
 int box_halt(struct cove *cove, const char *name, const char *by, uint64_t grace_ms, struct err *e)

@@ -44,13 +44,6 @@ static void fill_info(struct cove_box_info *i, const struct record *r)
 		      r->init_revision < WIRE_INIT_REVISION;
 }
 
-/* Did a crash leave it so? Then it is swept before it is shown. */
-static bool was_left(const struct record *r)
-{
-	return r->state == BOX_CREATED || (r->state == BOX_STOPPED && r->ended_ms == 0) ||
-	       (r->state != BOX_RUNNING && r->spec.one_shot);
-}
-
 /* False if it went away meanwhile. */
 static bool load_info(struct cove *cove, const char *name, bool sweep, struct cove_box_info *ret)
 {
@@ -58,7 +51,7 @@ static bool load_info(struct cove *cove, const char *name, bool sweep, struct co
 	struct err e = {0};
 	int r = record_load(&cove->state, name, &record, &e);
 
-	if (r == 0 && sweep && was_left(&record)) {
+	if (r == 0 && sweep && core_was_left(&record)) {
 		record_done(&record);
 		core_sweep_box(cove, name);
 		r = record_load(&cove->state, name, &record, &e);

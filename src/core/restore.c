@@ -23,6 +23,7 @@
 #include "store/blobs.h"
 #include "store/image.h"
 #include "store/layer.h"
+#include "store/restart.h"
 #include "store/retention.h"
 #include "store/snapshot.h"
 #include "store/workspace.h"
@@ -539,6 +540,10 @@ static int restore_box_end(struct restore *s, const struct restore_member *m)
 		r = restore_bad_member(s, "a box that has another name");
 	if (r == 0 && record.state == BOX_STOPPED && !record.ended_ms)
 		r = record_write_end(box->fd, "restored", "cove system restore", true, s->e);
+	/* What it is from another day is no reason to start or to remove it today. */
+	if (r == 0 && (record.spec.restart != RESTART_NO || record.spec.expiry == EXPIRE_REMOVE) &&
+	    restart_hold(box->fd, &record) < 0)
+		r = err_errno(s->e, EIO, "make box '%s'", box->name);
 	record_done(&record);
 	if (r == 0 && (fsync(box->fd) < 0 || fsync(s->boxes.fd) < 0))
 		r = err_errno(s->e, errno, "make box '%s'", box->name);

@@ -210,6 +210,12 @@ static bool needs_authority(void *arg, const char *name)
 	return was_busy(s, name) || is_live(s->cove, name);
 }
 
+bool core_was_left(const struct record *r)
+{
+	return r->state == BOX_CREATED || (r->state == BOX_STOPPED && r->ended_ms == 0) ||
+	       (r->state != BOX_RUNNING && r->spec.one_shot);
+}
+
 void core_sweep_box(struct cove *cove, const char *name)
 {
 	if (cove->state.boxes_fd >= 0 && str_is_name(name, BOX_NAME_MAX))

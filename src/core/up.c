@@ -108,6 +108,11 @@ static void up_spawn(struct core_up *u)
 
 	if (r == 0)
 		r = record_load(&u->cove->state, u->name, &record, &e);
+	if (r == 0 && u->may_start) {
+		r = u->may_start(u, &record, &e);
+		if (r < 0)
+			record_done(&record);
+	}
 	if (r == 0) {
 		/* One that cannot be written is as good as it was. */
 		if (!record.has_sum && record_renew(u->box_fd, &record.spec, &e) < 0)

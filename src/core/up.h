@@ -29,6 +29,9 @@ struct core_up {
 	core_on_up *on_done;
 	void *arg;
 	bool visit; /* one that we start is up for this connection alone */
+	/* Called with the operation lock, before one that does not run is started: negative, with
+	 * *e, and it is not. May be NULL. */
+	int (*may_start)(struct core_up *u, const struct record *record, struct err *e);
 
 	struct cove *cove;
 	struct ev *ev;

@@ -13,7 +13,7 @@ from conftest import DEADLINE, PREFIX, needs_base, wait_until
 pytestmark = pytest.mark.once("root")
 
 VERBS = ["run", "create", "open", "close", "exec", "sh", "shell", "ls", "inspect", "logs", "cp", "ps", "kill", "stop",
-         "start", "rm", "stats", "pause", "resume", "workspace", "image", "doctor", "version", "attach", "wait",
+         "start", "rm", "stats", "pause", "resume", "set", "workspace", "image", "doctor", "version", "attach", "wait",
          "shells",
          "policy", "allow", "deny", "asks", "answer", "secret", "audit", "port", "ports", "wall", "sbx", "diff",
          "system", "merge", "key"]
@@ -108,7 +108,7 @@ def test_unknown_option(cove, verb):
     ["run"], ["exec"], ["exec", "b"], ["sh"], ["sh", "b"], ["shell", "a", "b"], ["inspect"], ["logs"], ["cp"],
     ["cp", "a"],
     ["ps"], ["kill"], ["kill", "b"], ["stop"], ["start"], ["rm"], ["open"], ["close"], ["workspace"], ["image"],
-    ["pause"], ["resume"],
+    ["pause"], ["resume"], ["set"], ["set", "--ttl", "1h"], ["set", "b", "--ttl"], ["system", "reap", "x"],
     ["workspace", "rm"], ["image", "import"], ["image", "rm"], ["image", "frob"], ["workspace", "frob"],
     ["run", "--timeout", "soon", "--", "true"], ["run", "--timeout"], ["run", "-e", "1X=y", "--", "true"],
     ["run", "-e", "", "--", "true"], ["create", "--label", "no-equals"], ["logs", "--from", "x", "b"],
@@ -126,7 +126,8 @@ def test_every_verb_on_a_missing_box(cove):
     for args in (["exec", "nope", "--", "true"], ["sh", "nope", "true"], ["inspect", "nope"],
                  ["logs", "nope"], ["ps", "nope"], ["wait", "nope", "1"], ["shells", "ls", "nope"],
                  ["shells", "rm", "nope", "x"], ["kill", "nope", "1"], ["stop", "nope"], ["start", "nope"],
-                 ["rm", "nope"], ["stats", "nope"], ["pause", "nope"], ["resume", "nope"]):
+                 ["rm", "nope"], ["stats", "nope"], ["pause", "nope"], ["resume", "nope"],
+                 ["set", "nope", "--ttl", "1h"]):
         cove.fails("not_found", *args)
     cove("shell", "nope").refused(rc=125)
 
@@ -304,7 +305,9 @@ def test_completion_of_options(cove):
     assert "--image" in complete(cove, "cove", "run", "--im")
     assert "--mem" in complete(cove, "cove", "create", "--m")
     assert complete(cove, "cove", "run", "--storage", "l") == ["loop"]
-    assert set(complete(cove, "cove", "run", "--expire", "''")) == {"stop", "remove"}
+    assert set(complete(cove, "cove", "run", "--expire", "''")) == {"stop", "remove", "pause"}
+    assert set(complete(cove, "cove", "create", "--restart", "''")) == {"no", "on-reboot", "always"}
+    assert "--idle" in complete(cove, "cove", "set", "--i")
 
 
 def test_completion_of_boxes(cove, box):
