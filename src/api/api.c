@@ -61,6 +61,8 @@ int api_new(struct ev *ev, const struct api_options *options, struct api **ret, 
 		if (r < 0)
 			err_errno(e, -r, "begin to serve");
 	}
+	if (r == 0 && options->reaps && (r = api_reaper_start(a)) < 0)
+		err_errno(e, -r, "begin to look after boxes");
 	if (r < 0) {
 		api_free(a);
 		return r;
@@ -89,6 +91,7 @@ void api_free(struct api *a)
 			c->on_gone(c);
 		api_call_free(c);
 	}
+	api_reaper_free(a->reaper);
 	core_client_free(a->client);
 	api_quotas_free(a->quotas);
 	cove_free(a->cove);

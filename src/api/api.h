@@ -94,9 +94,10 @@ extern const struct api_route *const api_routes[];
 struct api_options {
 	const char *home; /* NULL: the usual place */
 	unsigned threads_max, queue_max;
-	/* Addresses beyond loopback are served: "native" is refused as a box's wall. */
-	const char *min_wall;
+	const char *min_wall; /* that boxes have; NULL: any */
+	bool reaps;	      /* boxes whose time is over, and those that are to be started again */
 	void (*on_log)(void *arg, const struct api_call *c); /* each call's end; may be NULL */
+	void (*on_reaped)(void *arg, const char *action, const char *box, const char *cause);
 	void *arg;
 };
 struct api {
@@ -105,9 +106,10 @@ struct api {
 	struct core_client *client;
 	struct ev_work *work;
 	struct api_quotas *quotas;
+	struct api_reaper *reaper; /* NULL: none was asked for */
 	struct api_options options;
 	struct api_call *calls; /* all that are under way */
-	uint64_t started_ms, requests;
+	uint64_t started_ms;
 };
 int api_new(struct ev *ev, const struct api_options *options, struct api **ret, struct err *e);
 /* Ends all calls; waits for work that runs. NULL is fine. */
@@ -139,9 +141,8 @@ struct api_call {
 	struct api_caller who;
 	struct api_memory memory;
 
-	struct buf text;    /* of a JSON body so far */
-	json_t *body;	    /* owned */
-	uint64_t body_left; /* API_BODY_BYTES: what may still come */
+	struct buf text; /* of a JSON body so far */
+	json_t *body;	 /* owned */
 
 	/* The answer. */
 	unsigned status;

@@ -333,6 +333,31 @@ static int box_resume(struct api_call *c, struct cove *cove, struct err *e)
 	return r < 0 ? r : answer_box(c, cove, name, cove_resume(cove, name, &err), &err, e);
 }
 
+struct times_in {
+	uint64_t ttl_ms, idle_ms;
+};
+static const struct api_in_field times_fields[] = {API_IN_AS(times_in, "ttl", ttl_ms, MS),
+						   API_IN_AS(times_in, "idle", idle_ms, MS),
+						   {NULL, 0, 0}};
+
+static int box_set_times(struct api_call *c, struct cove *cove, struct err *e)
+{
+	struct times_in in = {0};
+	const struct api_in_table tables[] = {{times_fields, &in}, {NULL, NULL}};
+	struct cove_error err;
+	const char *name;
+	int r = api_in_take(&c->memory, c->body, tables, e);
+
+	if (r == 0 && !in.ttl_ms && !in.idle_ms)
+		r = err_set(e, ERR_INVALID, EINVAL, "give 'ttl', 'idle' or both");
+	if (r == 0)
+		r = api_box(c, &name, e);
+	if (r < 0)
+		return r;
+	r = cove_set_ttl(cove, name, in.ttl_ms, in.idle_ms, &err);
+	return answer_box(c, cove, name, r, &err, e);
+}
+
 static int box_stats(struct api_call *c, struct cove *cove, struct err *e)
 {
 	struct cove_stats stats;
@@ -353,6 +378,8 @@ const struct api_route api_box_routes[] = {
 	{"GET", "/v1/boxes", "listBoxes", KEY_READ, .work = box_list},
 	{"GET", "/v1/boxes/{box}", "getBox", KEY_READ, .work = box_inspect},
 	{"DELETE", "/v1/boxes/{box}", "removeBox", KEY_RUN, .work = box_remove},
+	{"PATCH", "/v1/boxes/{box}", "setBoxTimes", KEY_RUN, API_BODY_JSON,
+	 .work = box_set_times},
 	{"POST", "/v1/boxes/{box}/start", "startBox", KEY_RUN, API_BODY_JSON, .work = box_start},
 	{"POST", "/v1/boxes/{box}/stop", "stopBox", KEY_RUN, API_BODY_JSON, .work = box_stop},
 	{"POST", "/v1/boxes/{box}/pause", "pauseBox", KEY_RUN, API_BODY_JSON, .work = box_pause},

@@ -250,7 +250,6 @@ struct api_call *api_call_new(struct api *a, struct api_sink *sink, const struct
 	if (c->next)
 		c->next->at = &c->next;
 	a->calls = c;
-	a->requests++;
 	rand_hex(c->id, 8);
 	buf_init(&c->out, API_OUT_MAX);
 	json_init(&c->json, &c->out);

@@ -29,6 +29,11 @@ void api_work_read(struct api_call *c);
 void api_work_gone(struct api_call *c);
 void api_work_done(struct api_call *c);
 
+/* ---- reap.c ---- */
+
+int api_reaper_start(struct api *a);
+void api_reaper_free(struct api_reaper *r); /* after the threads; NULL is fine */
+
 /* ---- quota.c ---- */
 
 struct api_quotas *api_quotas_new(void);

@@ -17,7 +17,8 @@ const struct api_in_field api_box_fields[] = {
 	O_AS("ttl", ttl_ms, MS), O_AS("idle", idle_ms, MS), O_AS("net_bytes", net_bytes, SIZE),
 	O(net_conns, U64), O(expire, STR), O(storage, STR), O(best_effort, BOOL),
 	O(strict, BOOL), O(trust_dir, BOOL), O(net, STR), O(allow, LIST), O(deny, LIST),
-	O(wall, STR), O(ptrace, BOOL), O(copy, BOOL), O(ctl, STR), {NULL, 0, 0}};
+	O(wall, STR), O(ptrace, BOOL), O(copy, BOOL), O(ctl, STR),
+	O(on_start, STR), O(restart, STR), {NULL, 0, 0}};
 
 #define C(name, kind) {#name, API_IN_##kind, offsetof(struct api_command, c.name)}
 const struct api_in_field api_command_fields[] = {

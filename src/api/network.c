@@ -90,9 +90,11 @@ struct grant_in {
 	bool once;
 	uint64_t for_ms;
 };
-static const struct api_in_field grant_fields[] = {
-	API_IN(grant_in, allow, STR), API_IN(grant_in, deny, STR), API_IN(grant_in, once, BOOL),
-	API_IN_AS(grant_in, "for", for_ms, MS), {NULL, 0, 0}};
+static const struct api_in_field grant_fields[] = {API_IN(grant_in, allow, STR),
+						   API_IN(grant_in, deny, STR),
+						   API_IN(grant_in, once, BOOL),
+						   API_IN_AS(grant_in, "for", for_ms, MS),
+						   {NULL, 0, 0}};
 
 static int grant_make(struct api_call *c, struct cove *cove, struct err *e)
 {
@@ -215,8 +217,7 @@ static int secret_list(struct api_call *c, struct cove *cove, struct err *e)
 struct secret_in {
 	const char *value;
 };
-static const struct api_in_field secret_fields[] = {
-	API_IN(secret_in, value, STR), {NULL, 0, 0}};
+static const struct api_in_field secret_fields[] = {API_IN(secret_in, value, STR), {NULL, 0, 0}};
 
 static int secret_set(struct api_call *c, struct cove *cove, struct err *e)
 {

@@ -26,8 +26,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* All of them: id, name, letter or 0, kind of value (options.c), where in struct options, how help
- * names the value, help. */
+/* Id, name, letter or 0, kind (options.c), where in struct options, the value's name, help. */
 /* clang-format off */
 #define OPTIONS(X) \
 	X(NAME, "name", 0, TEXT, box.name, "NAME", \
@@ -115,8 +114,7 @@
 		"append the same events as JSON lines; also $COVE_LOG") \
 	X(HELP, "help", 'h', FLAG, help, NULL, "show this help") \
 	OPTIONS_LIMITS(X) OPTIONS_LAYERS(X) OPTIONS_COMMAND(X) OPTIONS_DOCTOR(X) OPTIONS_SBX(X) \
-	OPTIONS_SYSTEM(X) OPTIONS_BUILD(X) OPTIONS_SNAPSHOT(X) OPTIONS_KEY(X) \
-	OPTIONS_LIFE(X)
+	OPTIONS_SYSTEM(X) OPTIONS_BUILD(X) OPTIONS_SNAPSHOT(X) OPTIONS_KEY(X) OPTIONS_LIFE(X)
 /* clang-format on */
 
 enum opt_id {

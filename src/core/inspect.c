@@ -254,7 +254,7 @@ static void put_on_start(struct json *j, const struct record *r, const struct co
 {
 	json_key(j, "on_start");
 	if (!r->spec.on_start) {
-		json_null(j);
+		json_nil(j);
 		return;
 	}
 	json_object_begin(j);
@@ -288,7 +288,7 @@ static void put_restart(struct json *j, struct cove *cove, const struct record *
 		if (restart_wants(r, &s, boot))
 			json_u64(j, at_ms > now_ms ? at_ms : now_ms);
 		else
-			json_null(j);
+			json_nil(j);
 	}
 	json_object_end(j);
 }

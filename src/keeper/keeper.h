@@ -127,7 +127,7 @@ struct keeper {
 	struct buf pinned; /* lines: what of shared directories is read-only in the box */
 	bool io_unknown;   /* no group counts a command's I/O */
 	uint64_t started_ms;
-	struct buf notes; /* lines: what the box could not have */
+	struct buf notes; /* lines, each once: what the box could not have */
 
 	struct keeper_logs logs;
 	struct journal journal;
@@ -139,7 +139,7 @@ struct keeper {
 	struct keeper_exec **execs; /* owned, sorted by id */
 	size_t exec_count, exec_cap;
 	uint32_t next_exec;
-	size_t damaged_lines;	/* of the list of commands, when it was read */
+	size_t damaged_lines;	/* of their list, when it was read */
 	unsigned open_execs;	/* asked for and not yet closed by init */
 	unsigned running_execs; /* of them: not yet ended */
 	uint32_t own_exec;	/* what it runs at its start; 0: nothing */
@@ -151,9 +151,10 @@ struct keeper {
 	bool ends_with_first; /* a one-shot box, or a visit */
 	int held_fd;	      /* owned, -1: the end of that first client, closed last of all */
 	struct keeper_relays relays;
-	unsigned blocking;	  /* how many hold init */
-	struct keeper_door *door; /* borrowed; NULL: the box has no network */
-	struct keeper_ctl *ctl;	  /* borrowed; NULL: it may not ask for itself */
+	unsigned blocking; /* how many hold init */
+	/* Borrowed; NULL: the box has no network; it may not ask for itself. */
+	struct keeper_door *door;
+	struct keeper_ctl *ctl;
 	struct ev_defer reap;
 };
 
@@ -162,12 +163,10 @@ struct keeper {
 void keeper_init(struct keeper *k, int box_fd);
 void keeper_done(struct keeper *k);
 int keeper_load(struct keeper *k, struct err *e);
-/* Takes the descriptors of the link to init. */
-int keeper_connect(struct keeper *k, int rfd, int wfd);
+int keeper_connect(struct keeper *k, int rfd, int wfd); /* takes them: the link to init */
 void keeper_disconnect(struct keeper *k);
-/* Adds one line to the notes, once. */
 void keeper_note(struct keeper *k, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* A frame for init. The link holds WIRE_OUT_MAX: init that lets it fill up is unresponsive. */
+/* The link holds WIRE_OUT_MAX: init that lets it fill up is unresponsive. */
 void keeper_send_init(struct keeper *k, enum wire_type type, uint8_t stream, uint32_t id,
 		      const void *p, size_t n);
 /* After an encode into the init link's queue: r is what the encoder returned. */
@@ -176,7 +175,7 @@ void keeper_credit_init(struct keeper *k, uint32_t id, uint8_t stream, uint64_t 
 void keeper_broken(struct keeper *k, const char *what); /* init broke the protocol */
 /* Into the box's own log, which a one-shot box has not. */
 void keeper_event(struct keeper *k, const struct event *event);
-/* Copies text from the box so that it is safe to print, cut to fit. */
+/* Text from the box, safe to print, cut to fit. */
 void keeper_safe_text(char *dst, size_t size, const char *text);
 /* An ERROR of init's as one of ours: known kind, safe sentence. */
 void keeper_error_from_box(const struct wire_error *m, struct err *ret);
@@ -191,12 +190,11 @@ void keeper_client_credit(struct keeper_client *c, uint32_t id, uint8_t stream, 
 void keeper_client_fail(struct keeper_client *c, uint32_t id, const struct err *e);
 void keeper_client_fail_with(struct keeper_client *c, uint32_t id, enum err_kind kind,
 			     const char *fmt, ...) __attribute__((format(printf, 4, 5)));
-/* The client broke the protocol: says so and ends the connection. */
+/* It broke the protocol: says so and ends the connection. */
 void keeper_client_break(struct keeper_client *c, const char *what);
 /* After an uncredited frame was queued for a client: stops reading init if the client is behind. */
 void keeper_client_check_queue(struct keeper_client *c);
-/* The box is gone: answers OK, or the error, to everyone who sent STOP. */
-void keeper_answer_stops(struct keeper *k, const struct err *e);
+void keeper_answer_stops(struct keeper *k, const struct err *e); /* the box is gone */
 /* Writes what is queued for clients, waiting for slow ones at most so long. For the very end. */
 void keeper_flush(struct keeper *k, unsigned timeout_ms);
 void keeper_clients_free(struct keeper *k);

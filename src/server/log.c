@@ -8,6 +8,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 enum { LOG_LINE_MAX = 16 << 10, LOG_TEXT_MAX = 1024 };
@@ -48,6 +49,18 @@ void server_log_call(void *arg, const struct api_call *c)
 	json_kv_str(&j, "by", c->who.by);
 	if (atomic_load(&c->gone))
 		json_kv_bool(&j, "gone", true);
+	line_end(&b, &j);
+}
+
+void server_log_reaped(void *arg, const char *action, const char *box, const char *cause)
+{
+	struct json j;
+	struct buf b;
+
+	line_begin(&b, &j, strcmp(action, "failed") == 0 ? "error" : "info");
+	json_kv_str(&j, "box", box);
+	json_kv_str(&j, "action", action);
+	json_kv_str(&j, "cause", cause);
 	line_end(&b, &j);
 }
 

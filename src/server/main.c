@@ -130,7 +130,9 @@ static int serve(struct server *s, const struct server_config *config, struct er
 				      .threads_max = (unsigned)config->threads,
 				      .queue_max = QUEUE_MAX,
 				      .min_wall = config->min_wall,
-				      .on_log = server_log_call};
+				      .reaps = !config->private,
+				      .on_log = server_log_call,
+				      .on_reaped = server_log_reaped};
 	struct ending ending = {.server = s,
 				.signals.on_signal = on_signal,
 				.parent = {.on_event = on_parent, .fd = STDIN_FILENO}};

@@ -70,5 +70,7 @@ void server_conn_free_all(struct server *s);
 /* ---- log.c ---- */
 
 void server_log_call(void *arg, const struct api_call *c);
+/* From a thread. */
+void server_log_reaped(void *arg, const char *action, const char *box, const char *cause);
 /* level: "info", "error". */
 void server_log(const char *level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
