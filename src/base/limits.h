@@ -60,12 +60,29 @@
 #define INIT_FILE_OPS_MAX 64u	/* file operations at once */
 #define INIT_DEPTH_MAX	  128u	/* directory depth of a recursive file operation */
 #define INIT_LINKS_MAX	  40u	/* links followed at the end of a file operation's path */
-#define INIT_UNSIZED_MAX  (16u << 20) /* read of a file that says it has no size (/proc) */
-#define INIT_QUEUE_HIGH	  (1u << 20)  /* link queue beyond which output and transfers wait */
-#define INIT_PASSWD_MAX	  (1u << 20)  /* bytes of /etc/passwd and /etc/group that are read */
-#define INIT_ENV_MAX	  1024u	      /* variables of one request */
-#define INIT_PROCS_MAX	  65536u      /* processes looked at when a tree is walked */
-#define INIT_DRAIN_BYTES  (4u << 20)  /* read after a command ended: no more than this per stream */
+#define INIT_UNSIZED_MAX  (16u << 20)  /* read of a file that says it has no size (/proc) */
+#define INIT_QUEUE_HIGH	  (1u << 20)   /* link queue beyond which output and transfers wait */
+#define INIT_PASSWD_MAX	  (1u << 20)   /* bytes of /etc/passwd and /etc/group that are read */
+#define INIT_ENV_MAX	  1024u	       /* variables of one request */
+#define INIT_PROCS_MAX	  65536u       /* processes looked at when a tree is walked */
+#define INIT_EDITS_MAX	  100u	       /* replacements of one edit, and */
+#define INIT_EDITS_BYTES  (960u << 10) /* their texts: what one frame carries */
+#define INIT_EDIT_FILE	  (16u << 20)  /* a file that is edited, before and after */
+#define INIT_TEXT_MAX	  (16u << 20)  /* of the lines that one read gives */
+#define INIT_LINE_MAX	  (64u << 10)  /* of one line, read or found */
+#define INIT_COUNT_BYTES  (64u << 20)  /* read beyond those lines to count the others */
+#define INIT_SNIFF_BYTES  8192u	       /* a file's first ones, which say whether it is text */
+#define INIT_SEARCH_LINE  (1u << 20)   /* of one line is searched */
+#define INIT_FOUND_MAX	  1000000u     /* files or lines that one search gives */
+#define INIT_PATTERN_MAX  4096u	       /* of a search, bytes */
+#define INIT_BRACES_MAX	  1000u	       /* patterns that one with braces stands for, and */
+#define INIT_GLOB_PARTS	  8192u	       /* what is between slashes in all of them */
+#define INIT_CONTEXT_MAX  100u	       /* lines shown before and after one that was found */
+#define INIT_WORK_BYTES	  (256u << 20) /* address space of a process for such work */
+#define INIT_WORK_MS	  600000u      /* the longest time that it may be given */
+#define INIT_WATCHED_MAX  8192u	       /* directories of one watch; of the box: */
+#define INIT_WATCHED_BOX  32768u
+#define INIT_DRAIN_BYTES  (4u << 20) /* read after a command ended: no more than this per stream */
 
 /* The keeper (src/keeper). */
 #define KEEPER_CLIENTS_MAX     128u

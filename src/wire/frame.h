@@ -76,6 +76,11 @@ enum wire_type {
 	/* From a client to the keeper, if both have the feature: how long the box may run from now
 	 * on: struct wire_times; answered by WIRE_OK. */
 	WIRE_TIMES,
+	/* Never frames of a link: these, DATA and ENTRY, are what the bytes of a file operation
+	 * are that reads, searches or watches; msg_tool.h. */
+	WIRE_MATCH,   /* struct wire_match */
+	WIRE_CHANGE,  /* struct wire_change */
+	WIRE_SUMMARY, /* struct wire_summary */
 	WIRE_TYPE_COUNT
 };
 

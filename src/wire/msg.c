@@ -38,7 +38,11 @@ static const struct wire_field signal_fields[] = {
 static const struct wire_field resize_fields[] = {F(resize, rows), F(resize, cols), {0}};
 static const struct wire_field file_fields[] = {
 	F(file, op), F(file, path), F(file, to), F(file, user), F(file, mode),
-	F(file, recursive), F(file, follow), F(file, skip), F(file, links), F(file, holes), {0}};
+	F(file, recursive), F(file, follow), F(file, skip), F(file, links), F(file, holes),
+	F(file, from), F(file, count), F(file, bytes), F(file, line_bytes), F(file, time_ms),
+	F(file, pattern), F(file, glob), F(file, regex), F(file, ignore_case), F(file, context),
+	F(file, any_type), F(file, binary), F(file, edits), F(file, if_sha256),
+	F(file, if_mtime_ns), F(file, if_size), {0}};
 static const struct wire_field entry_fields[] = {
 	F(entry, type), F(entry, path), F(entry, target), F(entry, mode), F(entry, size),
 	F(entry, mtime_ns), F(entry, uid), F(entry, gid), F(entry, links), {0}};
@@ -95,6 +99,16 @@ static const struct wire_field ctl_fields[] = {
 	F(ctl, verb), F(ctl, json), F(ctl, name), F(ctl, uid), {0}};
 static const struct wire_field ctl_answer_fields[] = {
 	F(ctl_answer, kind), F(ctl_answer, code), F(ctl_answer, text), {0}};
+static const struct wire_field match_fields[] = {
+	F(match, path), F(match, line), F(match, column), F(match, text), F(match, text_column),
+	F(match, is_cut), F(match, is_context), {0}};
+static const struct wire_field change_fields[] = {
+	F(change, kind), F(change, path), F(change, to), F(change, is_dir), {0}};
+static const struct wire_field summary_fields[] = {
+	F(summary, truncated), F(summary, count), F(summary, files), F(summary, left_out),
+	F(summary, first), F(summary, last), F(summary, total), F(summary, at_end),
+	F(summary, is_binary), F(summary, cut_lines), F(summary, size), F(summary, mtime_ns),
+	F(summary, sha256), {0}};
 static const struct wire_field subscribe_fields[] = {F(subscribe, from), {0}};
 static const struct wire_field event_fields[] = {
 	F(event, seq), F(event, missed), F(event, text), {0}};

@@ -21,8 +21,9 @@
  *	STATS(id)        client -> keeper: STATS(id)
  *	STOP(id)         client -> keeper: OK(id) | ERROR(id), then the socket closes
  *	SUBSCRIBE(id)    client -> keeper: EVENT(id)..., then OK(id) at the end of the box
- *	FILE(id)         -> by operation, see enum wire_file_op; ends with OK(id) or ERROR(id), also
- *	                 after CANCEL(id): ERROR with ECANCELED unless it was done already.
+ *	FILE(id)         -> by operation, see enum wire_file_op and msg_tool.h; ends with OK(id) or
+ *	                 ERROR(id), also after CANCEL(id): ERROR with ECANCELED unless it was done
+ *	                 already.
  *	SHELL(id)        client -> init: SHELL(id)... of a list, then OK(id) | ERROR(id)
  *	PAUSE(id)        client -> keeper: OK(id) | ERROR(id). Keeper -> init with id 0, as a frozen
  *	                 box goes on: not answered.
@@ -53,6 +54,7 @@
 #include "wire/msg_file.h"
 #include "wire/msg_list.h"
 #include "wire/msg_net.h"
+#include "wire/msg_tool.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -161,7 +163,9 @@ struct wire_stop {
 	X(queued, WIRE_QUEUED, wire_queued) X(subscribe, WIRE_SUBSCRIBE, wire_subscribe) \
 	X(event, WIRE_EVENT, wire_event) X(denied, WIRE_DENIED, wire_denied) \
 	X(shell, WIRE_SHELL, wire_shell) X(ctl, WIRE_CTL, wire_ctl) \
-	X(ctl_answer, WIRE_CTL, wire_ctl_answer) X(times, WIRE_TIMES, wire_times)
+	X(ctl_answer, WIRE_CTL, wire_ctl_answer) X(times, WIRE_TIMES, wire_times) \
+	X(match, WIRE_MATCH, wire_match) X(change, WIRE_CHANGE, wire_change) \
+	X(summary, WIRE_SUMMARY, wire_summary)
 /* clang-format on */
 
 #define WIRE_DECLARE(name, frame_type, tag)                                    \

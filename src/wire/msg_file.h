@@ -1,6 +1,8 @@
 /* The messages of file operations; see msg.h. */
 #pragma once
 
+#include "wire/msg_list.h"
+
 #include <stdint.h>
 
 enum wire_file_op {
@@ -18,6 +20,13 @@ enum wire_file_op {
 	FILE_LISTEN, /* answer: one ENTRY 't' per TCP socket that listens in the box, OK: its
 		       * address as path, the port as size, its program as target and the process id
 		       * as links, where they are known. The request's path is not used. */
+	/* From here on, if the asker's keeper has the feature "tools": the answer is DATA(1) whose
+	 * bytes are frames, EOF(1), then OK; msg_tool.h. */
+	FILE_READ,  /* lines of a file: DATA, SUMMARY */
+	FILE_EDIT,  /* texts in a file replaced, all or none: SUMMARY */
+	FILE_GLOB,  /* names below a directory that match: ENTRY..., SUMMARY */
+	FILE_GREP,  /* lines of the files below it that match: MATCH..., SUMMARY */
+	FILE_WATCH, /* what changes in it: CHANGE..., until CANCEL */
 	FILE_OP_COUNT
 };
 
@@ -33,6 +42,23 @@ struct wire_file {
 	uint64_t skip;	/* what cannot be read below the path comes as 'x' */
 	uint64_t links; /* further names of a file that came come as 'h' */
 	uint64_t holes; /* and holes as 'z' */
+	/* read, edit, glob, grep. A maximum of 0 is init's own. */
+	uint64_t from;	     /* read: the first line wanted, from 1 on */
+	uint64_t count;	     /* at most so many lines, names or matches */
+	uint64_t bytes;	     /* read: at most so many of all lines */
+	uint64_t line_bytes; /* read, grep: and of one, which is cut there */
+	uint64_t time_ms;    /* then it ends: ERROR with ERR_TIMEOUT, or truncated */
+	const char *pattern; /* glob, grep */
+	const char *glob;    /* grep: only in files that it matches */
+	uint64_t regex;	     /* grep: pattern is a POSIX extended regular expression */
+	uint64_t ignore_case;
+	uint64_t context;	/* grep: lines before and after each match */
+	uint64_t any_type;	/* glob: not only files */
+	uint64_t binary;	/* read: its text, too, if it does not look like text */
+	struct wire_list edits; /* three each: "all" or "one", what is there, what is to be */
+	/* edit: only if the file is still so; NULL, 0: not asked */
+	const char *if_sha256;
+	uint64_t if_mtime_ns, if_size; /* the size only with the time */
 };
 
 struct wire_entry {
