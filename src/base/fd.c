@@ -276,6 +276,11 @@ void sys_secret_take(void)
 	unsetenv("COVE_SECRET");
 }
 
+void sys_secret_forget(void)
+{
+	explicit_bzero(secret, sizeof(secret));
+}
+
 int sys_clone3(const void *args, size_t size)
 {
 	long r = syscall(SYS_clone3, args, size, 0, 0, secret[0], secret[1]);

@@ -122,6 +122,8 @@ struct fd_dirent {
  * sys_clone3 show it to the filter beside their arguments. cove-init does this first of all; in any
  * other process there is none, and no filter asks. */
 void sys_secret_take(void);
+/* In a copy of init that reads what the box wrote: from here on it is such a process. */
+void sys_secret_forget(void);
 
 /* clone3's arguments, from the kernel's headers, which musl does not bring. */
 #define KERNEL_CLONE_INTO_CGROUP 0x200000000ull

@@ -1,6 +1,6 @@
 /*
- * File operations: put, get, stat, list, mkdir, move, remove, chmod, all inside the box and as
- * its user.
+ * File operations: put, get, stat, list, mkdir, move, remove, chmod, watch, all inside the box and
+ * as its user; and read, edit, glob, grep, which are work for a process of their own (work.h).
  *
  * How it works
  *
@@ -151,7 +151,8 @@ static void on_turn(struct ev_defer *d)
 	act_on(op, r, &e);
 }
 
-int file_send_entry(struct file_op *op, const char *path, const struct stat *st, const char *target)
+int file_encode_entry(struct buf *out, uint32_t id, const char *path, const struct stat *st,
+		      const char *target)
 {
 	mode_t mode = st->st_mode;
 	struct wire_entry m = {
@@ -171,8 +172,13 @@ int file_send_entry(struct file_op *op, const char *path, const struct stat *st,
 		.links = S_ISREG(mode) ? st->st_nlink : 0,
 	};
 
+	return wire_entry_encode(out, id, 0, &m);
+}
+
+int file_send_entry(struct file_op *op, const char *path, const struct stat *st, const char *target)
+{
 	wire_link_flush(&op->in->link);
-	return wire_entry_encode(&op->in->link.out, op->id, 0, &m);
+	return file_encode_entry(&op->in->link.out, op->id, path, st, target);
 }
 
 int file_send_mark(struct file_op *op, char type, const char *path, const char *target,
@@ -329,6 +335,8 @@ static const struct file_kind *const kinds[FILE_OP_COUNT] = {
 	[FILE_PUT] = &file_put,	      [FILE_GET] = &file_get,	  [FILE_STAT] = &file_stat,
 	[FILE_LIST] = &file_list,     [FILE_MKDIR] = &file_mkdir, [FILE_MOVE] = &file_move,
 	[FILE_REMOVE] = &file_remove, [FILE_CHMOD] = &file_chmod, [FILE_LISTEN] = &file_listen,
+	[FILE_READ] = &file_read,     [FILE_EDIT] = &file_edit,	  [FILE_GLOB] = &file_glob,
+	[FILE_GREP] = &file_grep,     [FILE_WATCH] = &file_watch,
 };
 
 static struct file_op *op_find(const struct file_table *t, uint32_t id)

@@ -52,11 +52,15 @@ struct file_op {
 	char path[BOX_PATH_MAX];
 };
 
-extern const struct file_kind file_put, file_get, file_list, file_remove, file_listen;
+extern const struct file_kind file_put, file_get, file_list, file_remove, file_listen, file_read,
+	file_edit, file_glob, file_grep, file_watch;
 
 /* Queues one ENTRY frame. target is a link's text, the earlier name of a file, or NULL. */
 int file_send_entry(struct file_op *op, const char *path, const struct stat *st,
 		    const char *target);
+/* The same into any buffer, with that id. */
+int file_encode_entry(struct buf *out, uint32_t id, const char *path, const struct stat *st,
+		      const char *target);
 /* The same for what is no thing of its own: 'z' or 'x', see wire/msg_file.h. */
 int file_send_mark(struct file_op *op, char type, const char *path, const char *target,
 		   uint64_t size);
@@ -93,6 +97,8 @@ int init_place_beneath(int root_fd, const char *rel, struct init_place *ret);
 int path_open(const char *path, int flags);
 /* Is there a file that somebody may execute? */
 bool path_is_program(const char *path);
+/* Is it in proc, sysfs or a hierarchy of cgroups? */
+bool path_is_kernel_fs(int fd);
 /* A directory as O_PATH, made with its parents if `make`. */
 int path_open_dir(int at_fd, const char *path, bool make);
 

@@ -28,15 +28,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/vfs.h>
 
 enum { ENTRIES_PER_TURN = 64, TURN_BYTES = 4 * WIRE_DATA_MAX };
-
-/* statfs types (linux/magic.h, which a libc of its own does not bring). */
-#define PROC_MAGIC    0x9fa0
-#define SYSFS_MAGIC   0x62656572
-#define CGROUP_MAGIC  0x27e0eb
-#define CGROUP2_MAGIC 0x63677270
 
 struct init_get {
 	struct file_op op;
@@ -87,16 +80,6 @@ static int begin_file(struct init_get *g, int fd, const struct stat *st)
 	return file_send_entry(&g->op, g->walk.path, st, NULL);
 }
 
-static bool is_kernel_fs(int fd)
-{
-	struct statfs fs;
-
-	if (fstatfs(fd, &fs) < 0)
-		return false;
-	return fs.f_type == PROC_MAGIC || fs.f_type == SYSFS_MAGIC || fs.f_type == CGROUP_MAGIC ||
-	       fs.f_type == CGROUP2_MAGIC;
-}
-
 /* Takes fd. */
 static int begin_dir(struct init_get *g, int fd, const struct stat *st)
 {
@@ -104,7 +87,7 @@ static int begin_dir(struct init_get *g, int fd, const struct stat *st)
 	bool is_root = !g->walk.top;
 	int r = file_send_entry(&g->op, g->walk.path, st, NULL);
 
-	if (r < 0 || (!is_root && st->st_dev != g->dev && is_kernel_fs(dir_fd)))
+	if (r < 0 || (!is_root && st->st_dev != g->dev && path_is_kernel_fs(dir_fd)))
 		return r;
 	g->dev = st->st_dev;
 	return init_walk_down(&g->walk, take_fd(dir_fd));

@@ -19,8 +19,15 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 
 enum { DIR_MODE = 0755 };
+
+/* statfs types (linux/magic.h, which a libc of its own does not bring). */
+#define PROC_MAGIC    0x9fa0
+#define SYSFS_MAGIC   0x62656572
+#define CGROUP_MAGIC  0x27e0eb
+#define CGROUP2_MAGIC 0x63677270
 
 int path_open(const char *path, int flags)
 {
@@ -36,6 +43,16 @@ bool path_is_program(const char *path)
 	struct stat st;
 
 	return fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (st.st_mode & 0111);
+}
+
+bool path_is_kernel_fs(int fd)
+{
+	struct statfs fs;
+
+	if (fstatfs(fd, &fs) < 0)
+		return false;
+	return fs.f_type == PROC_MAGIC || fs.f_type == SYSFS_MAGIC || fs.f_type == CGROUP_MAGIC ||
+	       fs.f_type == CGROUP2_MAGIC;
 }
 
 static int open_dir_at(int at_fd, const char *path)

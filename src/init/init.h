@@ -87,6 +87,7 @@ struct init {
 	unsigned disk_count;
 	bool disk_quota;
 	bool single, strict, make_cwd;
+	unsigned watched;	  /* directories of all watches; files_watch.c */
 	struct guest_setup guest; /* of the arguments; its name is NULL: made by the wall */
 	const char *ctl_name;	  /* NULL: nothing of the box may ask */
 	const char *net_listen;	  /* NULL: the sockets were inherited, or guest made them */

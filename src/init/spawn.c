@@ -26,6 +26,7 @@
 #include "base/fd.h"
 #include "base/limits.h"
 #include "guest/open.h"
+#include "init/fsids.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -43,7 +44,7 @@
 /* From the kernel's headers, which musl does not bring. */
 #define KERNEL_CAPABILITY_VERSION_3 0x20080522u
 
-enum { START_MS_MAX = 10000, NUDGE_MS = 50, REPORT_FD = 3 };
+enum { START_MS_MAX = 10000, NUDGE_MS = 50, REPORT_FD = 3, COPY_OOM_SCORE = 200, COPIES_ID = 0 };
 
 enum stage {
 	STAGE_SETUP = 1, /* descriptors, session */
@@ -88,8 +89,8 @@ static int set_descriptors(const struct spawn *s, int *report_fd)
 }
 
 /* In a strict box init has its capabilities through the inheritable set (guest/hold.c): a
- * command is to have none of any kind. */
-static int drop_inheritable(void)
+ * command is to have none of any kind. all: nor the others, which exec would have taken. */
+static int drop_caps(bool all)
 {
 	struct {
 		uint32_t version;
@@ -102,6 +103,8 @@ static int drop_inheritable(void)
 	if (syscall(SYS_capget, &head, data) < 0)
 		return -errno;
 	data[0].inheritable = data[1].inheritable = 0;
+	if (all)
+		memset(data, 0, sizeof(data));
 	return syscall(SYS_capset, &head, data) < 0 ? -errno : 0;
 }
 
@@ -259,9 +262,9 @@ static int explain(const struct init *in, const struct spawn *s, enum stage stag
  * which one ends while another is stopped, unless somebody's parent is in another group of the same
  * session; Linux does so only when the last such parent goes. Commands are stopped to be ended
  * (tree_walk.c), shells to end a line, and neither may die of that. */
-static int begin_group(const struct init *in, const struct spawn *s)
+static int begin_group(const struct init *in, int tty)
 {
-	return in->engine && s->tty < 0 ? setpgid(0, 0) : setsid();
+	return in->engine && tty < 0 ? setpgid(0, 0) : setsid();
 }
 
 /* In the child. Returns what could not be done, and the errno in *code; where all could, it does
@@ -277,7 +280,7 @@ static enum stage become(const struct init *in, const struct spawn *s, bool ente
 	if (r < 0)
 		return STAGE_GROUP;
 	raise_oom_score(s->oom_score_adj);
-	if (begin_group(in, s) < 0)
+	if (begin_group(in, s->tty) < 0)
 		r = -errno;
 	if (r == 0 && s->tty >= 0 && ioctl(s->tty, TIOCSCTTY, 0) < 0) {
 		*code = errno;
@@ -289,7 +292,7 @@ static enum stage become(const struct init *in, const struct spawn *s, bool ente
 	if (r == 0 && s->subreaper && prctl(PR_SET_CHILD_SUBREAPER, 1) < 0 && errno != EINVAL)
 		r = -errno;
 	if (r == 0)
-		r = drop_inheritable();
+		r = drop_caps(false);
 	*code = -r;
 	if (r < 0)
 		return STAGE_SETUP;
@@ -458,4 +461,70 @@ int init_proc_start(struct init_proc *p, struct init *in, const struct spawn *s,
 	ev_timer_set(in->ev, &p->nudge, NUDGE_MS);
 	reaper_watch(in, p);
 	return 0;
+}
+
+/* All copies are in one group, beside those of commands and with what bounds them. It stays. */
+static int join_copies(struct init *in)
+{
+	struct init_tree all;
+	int r = init_tree_init(&all, &in->groups, COPIES_ID);
+
+	return r < 0 ? r : init_tree_join(&all, true);
+}
+
+/* In the copy. */
+static int become_copy(struct init *in, const struct user *u, int out, int report, struct err *e)
+{
+	uid_t uid = in->single ? geteuid() : u->uid;
+	sigset_t none;
+	int r = 0;
+
+	/* Back from the user's, for the group and for this process's own file of /proc. */
+	if (!in->single)
+		fs_ids_leave();
+	raise_oom_score(COPY_OOM_SCORE);
+	r = join_copies(in);
+	if (r < 0)
+		return err_errno(e, -r, "enter the cgroup of the box's commands");
+	sys_secret_forget();
+	if (begin_group(in, -1) < 0 || dup2(out, 1) < 0 || dup2(report, 2) < 0)
+		r = -errno;
+	if (r == 0)
+		r = guest_close_from(3);
+	/* The groups are the user's already: whoever forks works as the user. */
+	if (r == 0 && !in->single &&
+	    (syscall(SYS_setresgid, u->gid, u->gid, u->gid) < 0 ||
+	     syscall(SYS_setresuid, u->uid, u->uid, u->uid) < 0))
+		r = -errno;
+	if (r == 0)
+		r = drop_caps(in->strict || uid != 0);
+	if (r == 0 && prctl(PR_SET_DUMPABLE, 0) < 0)
+		r = -errno;
+	signal(SIGPIPE, SIG_DFL);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	return r < 0 ? err_errno(e, -r, "prepare a process as user '%s'", u->name) : 0;
+}
+
+pid_t init_proc_fork(struct init_proc *p, struct init *in, const struct user *u, int out,
+		     int report, struct err *e)
+{
+	bool enter;
+	pid_t pid = fork_into(-1, &enter);
+
+	*e = (struct err){0};
+	if (pid == 0) {
+		/* The pipe may be one of those that close. */
+		ASSERT(out > 2 && report > 2);
+		(void)become_copy(in, u, out, report, e);
+		return 0;
+	}
+	p->in = in;
+	p->pid = 0;
+	p->report.fd = -1;
+	if (pid < 0)
+		return explain_fork(in, -pid, e);
+	p->pid = pid;
+	reaper_watch(in, p);
+	return pid;
 }

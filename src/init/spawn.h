@@ -46,6 +46,16 @@ struct init_proc {
 	bool *gone; /* set by init_proc_drop while on_started runs */
 };
 
+/*
+ * A copy of init for work of ours that takes long or a lot of memory, with descriptors 0 (empty),
+ * out and report as 1 and 2 and no other, the ids that op's steps have, no right beyond those of a
+ * command of the user, and bounded as commands are. Returns 0 in the copy, which never returns from
+ * there; the pid; or -errno and *e. on_exit is the only callback. In the copy *e says what it could
+ * not become, if its kind is not ERR_NONE.
+ */
+pid_t init_proc_fork(struct init_proc *p, struct init *in, const struct user *u, int out,
+		     int report, struct err *e);
+
 /* Set the callbacks first. What s names is borrowed for the call. */
 int init_proc_start(struct init_proc *p, struct init *in, const struct spawn *s, struct err *e);
 void init_proc_signal(const struct init_proc *p, int sig); /* none: fine */

@@ -145,7 +145,10 @@ static void on_readable(struct ev_io *io, uint32_t events)
 		return;
 	}
 	out_stream_end(s);
-	init_job_on_stream(s);
+	if (s->on_end)
+		s->on_end(s);
+	else
+		init_job_on_stream(s);
 }
 
 static void on_room(struct room_wait *w)

@@ -24,7 +24,9 @@ struct out_stream {
 	uint32_t drained; /* bytes read by out_stream_drain */
 	struct room_wait room;
 	bool ended;
-	size_t held;	  /* bytes read that may be the beginning of `hide` */
+	size_t held; /* bytes read that may be the beginning of `hide` */
+	/* Of a stream without a job, instead of it: its end; may free the owner. NULL: the job. */
+	void (*on_end)(struct out_stream *s);
 	const char *hide; /* is taken out of what is read; borrowed, may be NULL */
 };
 
