@@ -753,6 +753,175 @@ COVE_API int cove_unlink(struct cove_box *box, const char *path, bool recursive,
 COVE_API int cove_chmod(struct cove_box *box, const char *path, unsigned mode,
 			struct cove_error *err);
 
+/*
+ * What tools of agents do with files: lines, edits, searches, watching. It is done by a process in
+ * the box, as its user, within what the box may use, and ends with the call. A box that an older
+ * Cove started is COVE_UNSUPPORTED. A FIFO, socket or device is COVE_INVALID, never opened.
+ *
+ * Of the structs that say how, all may be NULL or left 0 but what is asked for. user: whose rights
+ * apply. time_ms: for all of it, 0 is 30 s and 10 min the most. cancel_fd: above 0, when it can be
+ * read the call ends with COVE_INTERRUPTED; no regular file.
+ */
+struct cove_read_options {
+	size_t size;
+	const char *user;
+	uint64_t from_line; /* from 1 on; 0: 1 */
+	uint64_t count;	    /* of lines; 0: 2,000 */
+	size_t max_bytes; /* of text; 0: 512 KiB, 16 MiB the most. Lines are whole, but the first */
+	size_t max_line_bytes; /* where a line is cut; 0, and the most: 64 KiB */
+	bool binary;	       /* what does not look like text, too */
+	uint64_t time_ms;
+	int cancel_fd;
+};
+struct cove_lines {
+	char *text; /* owned; NUL-terminated; as in the file, any bytes */
+	size_t text_len;
+	uint64_t first_line, last_line; /* 0: none came */
+	uint64_t total_lines; /* COVE_UNKNOWN: more than 64 MiB, or the time, beyond the last */
+	bool at_end;	      /* nothing comes after last_line, or from_line is beyond the end */
+	/* A NUL or invalid UTF-8 in the first 8 KiB: no text came unless `binary` was set. */
+	bool is_binary;
+	uint64_t cut_lines; /* of those that came */
+	uint64_t file_size, mtime_ns;
+};
+/* Lines of a file. One that grows meanwhile is read as far as it went. */
+COVE_API int cove_read_lines(struct cove_box *box, const char *path,
+			     const struct cove_read_options *options, struct cove_lines *ret,
+			     struct cove_error *err);
+COVE_API void cove_lines_done(struct cove_lines *lines);
+
+/* Exact texts, which end with their NUL. */
+struct cove_edit {
+	const char *old_text, *new_text;
+	bool all; /* every occurrence; else there must be one */
+};
+struct cove_edit_options {
+	size_t size;
+	const char *user;
+	const struct cove_edit *edits; /* in order, each on what the one before left */
+	size_t count;		       /* at most 100; 960 KiB of text in all */
+	/* Only if the file is so still. */
+	const char *if_sha256; /* hex; NULL: not asked */
+	uint64_t if_mtime_ns;  /* with if_size; 0: not asked */
+	uint64_t if_size;
+	uint64_t time_ms;
+	int cancel_fd;
+};
+struct cove_edited {
+	uint64_t occurrences; /* replaced, of all edits */
+	uint64_t first_line;  /* of the first edit's first one */
+	uint64_t file_size, mtime_ns;
+	char sha256[65];
+};
+/*
+ * Replaces texts in a file, all or nothing: the new content is written beside it and renamed, with
+ * its mode, owner and attributes where the user may give them. A final link is followed; other hard
+ * links keep the old content. A text of several lines that is not there is looked for with CRLF and
+ * with LF at their ends, and the file's ends stay as they are. What err.code says is wrong:
+ *	ENOENT, EISDIR, EINVAL	no file there, or no regular one
+ *	EILSEQ			not text: as is_binary of struct cove_lines, or a NUL anywhere
+ *	ENODATA			a text is not in the file
+ *	ENOTUNIQ		it is there several times, and `all` is not set
+ *	ESTALE			the file is not what if_ says, or was changed meanwhile
+ *	EFBIG			it has, or would have, over 16 MiB
+ */
+COVE_API int cove_edit(struct cove_box *box, const char *path,
+		       const struct cove_edit_options *options, struct cove_edited *ret,
+		       struct cove_error *err);
+
+/* How a search went. */
+struct cove_found {
+	uint64_t count;	   /* names, or lines that match */
+	uint64_t files;	   /* searched */
+	uint64_t left_out; /* could not be read, or lie deeper than 128 directories */
+	/* NULL: that is all. "count": there is more than was asked for; "time": the time was over;
+	 * "size": a directory has more names than are read. */
+	const char *truncated;
+};
+struct cove_glob_options {
+	size_t size;
+	const char *user;
+	bool any_type;	    /* not only files, and links to files */
+	uint64_t max_count; /* 0: 10,000; 1,000,000 the most */
+	uint64_t time_ms;
+	int cancel_fd;
+	/* In order; the file's name is its path below the directory, valid during the call, as all
+	 * of it is. Not 0: no more. */
+	int (*on_match)(void *arg, const struct cove_file_info *file);
+	void *arg;
+};
+/*
+ * Names below a directory that match a pattern, in the order of their bytes (a directory's name
+ * with a slash): * and ? and [a-z] or [!a-z] in one name, ** between slashes for any number of
+ * directories, {a,b}, and a backslash before what is meant literally. Without a slash a pattern is
+ * for the name at any depth; one at its beginning says that it is not. What begins with a dot
+ * matches only a pattern that says the dot. No link is followed; of proc, sysfs and cgroups nothing
+ * is searched unless the directory is in it. A `..` is COVE_INVALID.
+ */
+COVE_API int cove_glob(struct cove_box *box, const char *dir, const char *pattern,
+		       const struct cove_glob_options *options, struct cove_found *ret,
+		       struct cove_error *err);
+
+struct cove_match {
+	const char *path;     /* below what was searched; "": that file itself */
+	uint64_t line;	      /* from 1 on */
+	uint64_t column;      /* byte of the line at which the match begins, from 1 on */
+	const char *text;     /* of the line, without its end; any bytes */
+	uint64_t text_column; /* of its first byte: 1 unless the beginning is cut off */
+	bool is_cut;	      /* text is not the whole line */
+	bool is_context;      /* near one that matches; without a column */
+};
+struct cove_grep_options {
+	size_t size;
+	const char *user;
+	bool regex;	       /* a POSIX extended regular expression; else the text itself */
+	bool ignore_case;      /* of the text itself only of ASCII */
+	const char *glob;      /* only files that match; here * matches what begins with a dot */
+	uint64_t context;      /* lines before and after, at most 100 */
+	uint64_t max_count;    /* lines that match, of all files; as of struct cove_glob_options */
+	size_t max_line_bytes; /* where a line is cut; 0: 2,000; 32 KiB the most */
+	uint64_t time_ms;
+	int cancel_fd;
+	int (*on_match)(void *arg, const struct cove_match *match); /* not 0: no more */
+	void *arg;
+};
+/* Lines of a file, or of all files below a directory, in order as cove_glob gives them. Binary
+ * files (a NUL in the first 8 KiB) are skipped; of a line the first MiB is searched. A carriage
+ * return at its end is no part of it. */
+COVE_API int cove_grep(struct cove_box *box, const char *path, const char *pattern,
+		       const struct cove_grep_options *options, struct cove_found *ret,
+		       struct cove_error *err);
+
+enum cove_watch_kind {
+	COVE_WATCH_READY,   /* what happens from now on is seen */
+	COVE_WATCH_CREATED, /* may come twice */
+	COVE_WATCH_WRITTEN,
+	COVE_WATCH_REMOVED,
+	COVE_WATCH_RENAMED, /* path -> to; from elsewhere it is created, to elsewhere removed */
+	COVE_WATCH_CHMOD,   /* mode, owner, times or attributes */
+	/* Changes came faster than they were taken: look at everything anew when READY has come
+	 * again. */
+	COVE_WATCH_LOST,
+	/* This directory may not be read, or is one too many: what happens in it is not seen. */
+	COVE_WATCH_UNWATCHED,
+};
+struct cove_watch_event {
+	enum cove_watch_kind kind;
+	const char *path, *to; /* below the directory; "": itself; to may be NULL */
+	bool is_dir;
+};
+struct cove_watch_options {
+	size_t size;
+	const char *user;
+	bool recursive; /* the whole tree; at most 8,192 directories, 32,768 of all in a box */
+	int stop_fd;	/* the call returns when it can be read; -1: none */
+	int (*on_event)(void *arg, const struct cove_watch_event *event); /* not 0: it returns */
+	void *arg;
+};
+/* Watches a directory until it is stopped; or it, or the box, is gone, which is an error. */
+COVE_API int cove_watch(struct cove_box *box, const char *dir,
+			const struct cove_watch_options *options, struct cove_error *err);
+
 /* ---- images and workspaces ---- */
 
 struct cove_image_info {

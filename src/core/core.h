@@ -12,6 +12,7 @@
  *	door.c	    policies, grants, asks; network.c those of a new box; forward.c ports
  *	exec.c	    commands; result.c their results
  *	put.c get.c files.c	files in and out; run_with.c those that go with a command
+ *	tool*.c	    lines, edits, searches of files in a box, and watching them
  *	history.c   commands, their output and events of a box, running or not
  *	stats.c	    what a running box uses; pausing it; times.c how long it may run
  *	walls.c	    which wall a box gets

@@ -24,6 +24,11 @@ int transfer_begin(struct transfer *t, struct cove_box *box, const struct wire_f
 		return err_set(e, ERR_INVALID, EINVAL, "a path in a box has 1 to %u bytes",
 			       BOX_PATH_MAX - 1);
 	r = box_conn_get(box, &t->conn, e);
+	if (r == 0 && m->op >= FILE_READ) {
+		r = core_tool_check(t->conn, e);
+		if (r < 0)
+			box_conn_put(box, take_ptr(t->conn));
+	}
 	if (r < 0)
 		return r;
 	t->box = box;

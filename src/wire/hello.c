@@ -24,7 +24,7 @@ struct wire_hello wire_hello_ours(void)
 	return (struct wire_hello){
 		.lowest = WIRE_VERSION_MIN,
 		.highest = WIRE_VERSION_MAX,
-		.features = {.data = names, .bytes = sizeof(names), .count = 6},
+		.features = {.data = names, .bytes = sizeof(names), .count = 7},
 	};
 }
 

@@ -74,11 +74,13 @@ void peer_error(struct peer *p, uint32_t id, int code, const char *msg)
 	CHECK_EQ(wire_error_encode(&p->out, id, 0, &m), 0);
 }
 
-static void run_script(int fd, void (*script)(struct peer *p, void *arg), void *arg)
+static void run_script(int fd, bool today, void (*script)(struct peer *p, void *arg), void *arg)
 {
 	struct peer p = {.fd = fd};
 	struct wire_hello hello = {.lowest = WIRE_VERSION_MIN, .name = "box"};
 
+	if (today)
+		hello = wire_hello_ours();
 	wire_decoder_init(&p.decoder);
 	buf_init(&p.out, WIRE_OUT_MAX);
 	CHECK_EQ(wire_hello_encode(&p.out, 0, 0, &hello), 0);
@@ -87,7 +89,7 @@ static void run_script(int fd, void (*script)(struct peer *p, void *arg), void *
 	_exit(0);
 }
 
-struct cove_box *peer_box(void (*script)(struct peer *p, void *arg), void *arg)
+static struct cove_box *make_box(bool today, void (*script)(struct peer *p, void *arg), void *arg)
 {
 	static struct cove cove;
 	struct core_conn *conn;
@@ -101,11 +103,21 @@ struct cove_box *peer_box(void (*script)(struct peer *p, void *arg), void *arg)
 	CHECK(pid >= 0);
 	if (pid == 0) {
 		close(pair[0]);
-		run_script(pair[1], script, arg);
+		run_script(pair[1], today, script, arg);
 	}
 	close(pair[1]);
 	CHECK_EQ(core_conn_new(NULL, pair[0], &conn, NULL), 0);
 	conn->first = true;
 	CHECK_EQ(box_handle_take(&cove, "box", false, conn, &box, NULL), 0);
 	return box;
+}
+
+struct cove_box *peer_box(void (*script)(struct peer *p, void *arg), void *arg)
+{
+	return make_box(false, script, arg);
+}
+
+struct cove_box *peer_box_of_today(void (*script)(struct peer *p, void *arg), void *arg)
+{
+	return make_box(true, script, arg);
 }

@@ -17,6 +17,9 @@ struct peer {
 /* Forks script(p, arg) as the keeper of a box that has already said HELLO. */
 struct cove_box *peer_box(void (*script)(struct peer *p, void *arg), void *arg);
 
+/* The same with all features of this Cove; before, it has none. */
+struct cove_box *peer_box_of_today(void (*script)(struct peer *p, void *arg), void *arg);
+
 /* For scripts. A connection that ends is the end of the script. */
 struct wire_frame peer_expect(struct peer *p, enum wire_type type);
 void peer_flush(struct peer *p);
