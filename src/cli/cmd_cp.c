@@ -12,36 +12,14 @@
 #include "base/str.h"
 #include "cli/cli.h"
 #include "cli/copying.h"
+#include "cli/place.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
-struct place {
-	const char *text;	    /* as it was written */
-	const char *path;	    /* "." for "BOX:" */
-	char box[BOX_NAME_MAX + 1]; /* empty: here */
-	bool is_stream;
-};
-
-static struct place place_of(const char *text)
-{
-	struct place p = {.text = text, .path = text, .is_stream = strcmp(text, "-") == 0};
-	const char *colon = strchr(text, ':');
-
-	if (!colon || (size_t)(colon - text) >= sizeof(p.box))
-		return p;
-	memcpy(p.box, text, (size_t)(colon - text));
-	p.box[colon - text] = 0;
-	if (!str_is_name(p.box, BOX_NAME_MAX))
-		p.box[0] = 0;
-	else
-		p.path = colon[1] ? colon + 1 : ".";
-	return p;
-}
-
 /* stdout may be where the file went. */
-static int say_copied(struct cli *c, const struct place *from, const struct place *to,
+static int say_copied(struct cli *c, const struct cli_place *from, const struct cli_place *to,
 		      const struct copying *p, int left_out)
 {
 	char amount[SIZE_TEXT], count[40] = "";
@@ -68,19 +46,8 @@ static int say_copied(struct cli *c, const struct place *from, const struct plac
 	return cli_object_end(c, &o);
 }
 
-/* The box of a place; the one before is kept if it is the same. */
-static int open_box(struct cli *c, const char *name, struct cove_box **box)
-{
-	struct cove_error err;
-
-	if (*box && strcmp(cove_box_name(*box), name) == 0)
-		return 0;
-	cove_box_free(take_ptr(*box));
-	return cove_visit(c->cove, name, box, &err) < 0 ? cli_fail(c, &err) : 0;
-}
-
-static int copy(struct cli *c, struct cove_box *box, const struct place *from,
-		const struct place *to)
+static int copy(struct cli *c, struct cove_box *box, const struct cli_place *from,
+		const struct cli_place *to)
 {
 	bool streams = from->is_stream || to->is_stream;
 	struct copying p = {0};
@@ -115,7 +82,7 @@ static int copy(struct cli *c, struct cove_box *box, const struct place *from,
 }
 
 /* Several sources need a directory to go into. */
-static int check_directory(struct cli *c, struct cove_box *box, const struct place *to)
+static int check_directory(struct cli *c, struct cove_box *box, const struct cli_place *to)
 {
 	struct cove_file_info info = {0};
 	struct cove_error err;
@@ -136,12 +103,12 @@ static int check_directory(struct cli *c, struct cove_box *box, const struct pla
 static int run(struct cli *c)
 {
 	size_t sources = c->o.arg_count - 1;
-	struct place to = place_of(c->o.args[sources]);
+	struct cli_place to = cli_place_of(c->o.args[sources]);
 	struct cove_box *box = NULL;
 	int r = 0;
 
 	for (size_t i = 0; i < sources; i++) {
-		struct place from = place_of(c->o.args[i]);
+		struct cli_place from = cli_place_of(c->o.args[i]);
 
 		if (!from.box[0] && !to.box[0])
 			return cli_usage(
@@ -153,14 +120,14 @@ static int run(struct cli *c)
 			return cli_usage(c, "'-' is for one file");
 	}
 	if (to.box[0])
-		r = open_box(c, to.box, &box);
+		r = cli_place_open(c, to.box, &box);
 	if (r == 0 && sources > 1)
 		r = check_directory(c, box, &to);
 	for (size_t i = 0; r == 0 && i < sources; i++) {
-		struct place from = place_of(c->o.args[i]);
+		struct cli_place from = cli_place_of(c->o.args[i]);
 
 		if (from.box[0])
-			r = open_box(c, from.box, &box);
+			r = cli_place_open(c, from.box, &box);
 		if (r == 0)
 			r = copy(c, box, &from, &to);
 	}

@@ -17,7 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SECTION_VERBS = 12, VERBS_MAX = 48, HELP_MAX = 64 << 10 };
+enum { SECTION_VERBS = 12, VERBS_MAX = 64, HELP_MAX = 64 << 10 };
 
 #define INDENT "\n                                          "
 
@@ -33,8 +33,9 @@ static const struct {
 	{"What boxes changed", {&verb_diff, &verb_merge}},
 	{"Sessions: your own id, always the same box", {&verb_open, &verb_close}},
 	{"Work in a box",
-	 {&verb_sh, &verb_shells, &verb_exec, &verb_cp, &verb_ps, &verb_logs, &verb_attach,
-	  &verb_wait, &verb_kill}},
+	 {&verb_sh, &verb_shells, &verb_exec, &verb_ps, &verb_logs, &verb_attach, &verb_wait,
+	  &verb_kill}},
+	{"Files in a box", {&verb_cp, &verb_read, &verb_edit, &verb_glob, &verb_grep, &verb_watch}},
 	{"The network",
 	 {&verb_policy, &verb_allow, &verb_deny, &verb_asks, &verb_answer, &verb_secret,
 	  &verb_audit, &verb_port, &verb_ports}},

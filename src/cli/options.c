@@ -118,7 +118,7 @@ static int set_from(struct parser *p, const struct opt *opt, const char *value)
 	if (n < sizeof(out) && str_parse_u64(out, UINT64_MAX, &p->o->out_from) &&
 	    (!colon || str_parse_u64(colon + 1, UINT64_MAX, &p->o->err_from)))
 		return 0;
-	return bad_value(p, opt, value, "a byte offset, or two with a colon between");
+	return bad_value(p, opt, value, "not a byte offset or line, or two with a colon between");
 }
 
 /* "A[:B]": cuts it at the first colon and returns B, or NULL. "\\:" and "\\\\" are a colon and a

@@ -13,6 +13,7 @@
 #include "cli/options_build.h"
 #include "cli/options_command.h"
 #include "cli/options_doctor.h"
+#include "cli/options_files.h"
 #include "cli/options_key.h"
 #include "cli/options_layers.h"
 #include "cli/options_life.h"
@@ -114,7 +115,8 @@
 		"append the same events as JSON lines; also $COVE_LOG") \
 	X(HELP, "help", 'h', FLAG, help, NULL, "show this help") \
 	OPTIONS_LIMITS(X) OPTIONS_LAYERS(X) OPTIONS_COMMAND(X) OPTIONS_DOCTOR(X) OPTIONS_SBX(X) \
-	OPTIONS_SYSTEM(X) OPTIONS_BUILD(X) OPTIONS_SNAPSHOT(X) OPTIONS_KEY(X) OPTIONS_LIFE(X)
+	OPTIONS_SYSTEM(X) OPTIONS_BUILD(X) OPTIONS_SNAPSHOT(X) OPTIONS_KEY(X) OPTIONS_LIFE(X) \
+	OPTIONS_FILES(X)
 /* clang-format on */
 
 enum opt_id {
@@ -154,19 +156,20 @@ struct options {
 	struct cove_box_options box;
 	const char *log_file, *shell, *prefix, *image_user, *token, *entrypoint;
 	const char *secret_file, *secret_command, *address, *output;
-	const char *format, *image_name, *platform, *ca, *key_quotas;
+	const char *format, *image_name, *platform, *ca, *key_quotas, *glob;
 	struct opt_list mounts, env, labels, allow, deny, kept;
 	struct opt_list build_args, build_secrets, build_packages, key_scopes;
 	struct opt_files inputs, outputs;
 	struct options_build build;
 	uint64_t exec_id, grace_ms, for_ms, since_ms, before_ms, wait_ms, max_output, cache_ms,
 		stall_ms, max_size;
-	uint64_t out_from, err_from, pool_bytes, keep, max_age_ms, count;
+	uint64_t out_from, err_from, pool_bytes, keep, max_age_ms, count, context;
 	int signal;
 	bool tty, no_tty, interactive, background, remove, follow, force, quiet, watch;
 	bool json, login, merge, verbose, help, no_test, once, denied, insecure;
 	bool stat, text, workspace_only, theirs, ours, no_freeze, keep_workspace, foreign;
 	bool all, dry_run, boxes, deep, with_secrets, setup_storage, remove_storage, no_rule;
+	bool regex, ignore_case, recursive, binary;
 	bool given[OPT_COUNT];
 	const char **args; /* owned array, borrowed strings, NULL-terminated */
 	size_t arg_count;

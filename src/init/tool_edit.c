@@ -17,7 +17,7 @@
  * with CRLF gets such ends too, unless the asker's old text shows that it knows of them.
  *
  * From the new name to the rename the process does not heed SIGTERM, by which an asker that gives
- * up ends it: so no temporary name stays.
+ * up ends it: so no temporary name stays, but where the box itself stops or kills the process then.
  */
 #include "init/work.h"
 

@@ -16,7 +16,7 @@ VERBS = ["run", "create", "open", "close", "exec", "sh", "shell", "ls", "inspect
          "start", "rm", "stats", "pause", "resume", "set", "workspace", "image", "doctor", "version", "attach", "wait",
          "shells",
          "policy", "allow", "deny", "asks", "answer", "secret", "audit", "port", "ports", "wall", "sbx", "diff",
-         "system", "merge", "key"]
+         "system", "merge", "key", "read", "edit", "glob", "grep", "watch"]
 
 
 def test_help_has_a_line_for_each_verb(cove):
@@ -114,6 +114,8 @@ def test_unknown_option(cove, verb):
     ["run", "-e", "", "--", "true"], ["create", "--label", "no-equals"], ["logs", "--from", "x", "b"],
     ["kill", "--signal", "NOPE", "b", "1"], ["kill", "b", "x"],
     ["shells"], ["shells", "ls"], ["shells", "rm", "b"], ["shells", "frob", "b"],
+    ["read"], ["read", "no-box"], ["read", "b:x", "--lines", "9:3"], ["edit", "b:x", "a"], ["glob", "b:"],
+    ["grep", "x", "y"], ["watch", "b"], ["grep", "b:x", "y", "-C", "z"],
     ["wait", "b"], ["wait", "b", "x"], ["wait", "b", "1", "2"], ["run", "-w", "relative", "--", "true"],
 ])
 def test_wrong_arguments(cove, args):
@@ -127,7 +129,8 @@ def test_every_verb_on_a_missing_box(cove):
                  ["logs", "nope"], ["ps", "nope"], ["wait", "nope", "1"], ["shells", "ls", "nope"],
                  ["shells", "rm", "nope", "x"], ["kill", "nope", "1"], ["stop", "nope"], ["start", "nope"],
                  ["rm", "nope"], ["stats", "nope"], ["pause", "nope"], ["resume", "nope"],
-                 ["set", "nope", "--ttl", "1h"]):
+                 ["set", "nope", "--ttl", "1h"], ["read", "nope:x"],
+                 ["edit", "nope:x", "a", "b"], ["glob", "nope:", "x"], ["grep", "nope:", "x"], ["watch", "nope:"]):
         cove.fails("not_found", *args)
     cove("shell", "nope").refused(rc=125)
 
