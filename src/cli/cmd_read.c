@@ -13,7 +13,7 @@ static void put_json(struct json *j, const struct cli_place *place, const struct
 	json_kv_u64(j, "last_line", l->last_line);
 	json_key(j, "total_lines");
 	if (l->total_lines == COVE_UNKNOWN)
-		json_null(j);
+		json_nil(j);
 	else
 		json_u64(j, l->total_lines);
 	json_kv_bool(j, "at_end", l->at_end);

@@ -10,17 +10,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "cli/options_build.h"
-#include "cli/options_command.h"
-#include "cli/options_doctor.h"
-#include "cli/options_files.h"
-#include "cli/options_key.h"
-#include "cli/options_layers.h"
-#include "cli/options_life.h"
-#include "cli/options_limits.h"
-#include "cli/options_sbx.h"
-#include "cli/options_snapshot.h"
-#include "cli/options_system.h"
+#include "cli/options_rows.h"
 #include "cove.h"
 
 #include <stdbool.h>
@@ -114,9 +104,7 @@
 	X(LOG_FILE, "log-file", 0, TEXT, log_file, "FILE", \
 		"append the same events as JSON lines; also $COVE_LOG") \
 	X(HELP, "help", 'h', FLAG, help, NULL, "show this help") \
-	OPTIONS_LIMITS(X) OPTIONS_LAYERS(X) OPTIONS_COMMAND(X) OPTIONS_DOCTOR(X) OPTIONS_SBX(X) \
-	OPTIONS_SYSTEM(X) OPTIONS_BUILD(X) OPTIONS_SNAPSHOT(X) OPTIONS_KEY(X) OPTIONS_LIFE(X) \
-	OPTIONS_FILES(X)
+	OPTIONS_ROWS(X)
 /* clang-format on */
 
 enum opt_id {
