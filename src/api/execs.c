@@ -84,7 +84,7 @@ static int exec_wait(struct api_call *c, struct cove *cove, struct err *e)
 /* ---- output ---- */
 
 /* One event of the stream; negative: the client has gone. */
-static int send_event(int fd, const char *name, const char *id, const char *data)
+int api_send_event(int fd, const char *name, const char *id, const char *data)
 {
 	struct sse_event event = {.name = name, .id = id, .data = data, .len = strlen(data)};
 	struct buf b;
@@ -123,8 +123,8 @@ static int send_output(int fd, const struct cove_event *ev, uint64_t offset)
 	json_object_end(&j);
 	r = j.error < 0 || !buf_cstr(&b)
 		    ? -ENOMEM
-		    : send_event(fd, ev->type == COVE_EVENT_ERR ? "stderr" : "stdout", NULL,
-				 buf_cstr(&b));
+		    : api_send_event(fd, ev->type == COVE_EVENT_ERR ? "stderr" : "stdout", NULL,
+				     buf_cstr(&b));
 	buf_done(&b);
 	return r;
 }
@@ -152,7 +152,7 @@ static int send_all(struct api_call *c, struct cove_exec *x, int fd, uint64_t of
 			offsets[ev.type == COVE_EVENT_ERR] += ev.len;
 		} else if (ev.type == COVE_EVENT_EXIT) {
 			text = cove_result_json(&ev.result);
-			r = text ? send_event(fd, "exit", NULL, text) : -ENOMEM;
+			r = text ? api_send_event(fd, "exit", NULL, text) : -ENOMEM;
 			free(text);
 		}
 		if (r < 0)
@@ -268,7 +268,7 @@ static bool on_line(void *arg, const char *line)
 	if (seq && seq <= f->after)
 		return true;
 	snprintf(id, sizeof(id), "%llu", (unsigned long long)seq);
-	return send_event(f->fd, "event", id, line) == 0 && api_goes_on(f->call);
+	return api_send_event(f->fd, "event", id, line) == 0 && api_goes_on(f->call);
 }
 
 static int event_list(struct api_call *c, struct cove *cove, struct err *e)

@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 /* A box that does not run is up for this one operation. */
-static int visit(struct api_call *c, struct cove *cove, struct cove_box **ret,
-		 const char **ret_path, struct err *e)
+int api_visit(struct api_call *c, struct cove *cove, struct cove_box **ret, const char **ret_path,
+	      struct err *e)
 {
 	struct cove_error err;
 	const char *name;
@@ -40,6 +40,12 @@ static int how_of(struct api_call *c, struct cove_copy *ret, struct err *e)
 	return api_query(c, "user", &ret->user, e);
 }
 
+static void info_done(struct cove_file_info *i)
+{
+	free(i->name);
+	free(i->target);
+}
+
 /* ---- content ---- */
 
 /* The size is known before; a file that changes meanwhile is cut, and the client sees that. */
@@ -53,7 +59,7 @@ static int file_get(struct api_call *c, struct cove *cove, struct err *e)
 	int fd, r = how_of(c, &how, e);
 
 	if (r == 0)
-		r = visit(c, cove, &box, &path, e);
+		r = api_visit(c, cove, &box, &path, e);
 	if (r < 0)
 		return r;
 	r = cove_stat(box, path, &info, &err);
@@ -64,6 +70,7 @@ static int file_get(struct api_call *c, struct cove *cove, struct err *e)
 		r = api_stream_open(c, &fd, e);
 		if (r == 0)
 			r = cove_get_fd(box, path, fd, &how, &err);
+		info_done(&info);
 	}
 	cove_box_free(box);
 	return r < 0 ? api_failed(r, &err, e) : 0;
@@ -83,7 +90,7 @@ static int file_put(struct api_call *c, struct cove *cove, struct err *e)
 	if (r == 0 && mode_text && (sscanf(mode_text, "%o", &mode) != 1 || mode > 07777))
 		r = err_set(e, ERR_INVALID, EINVAL, "'mode' is octal, as 644");
 	if (r == 0)
-		r = visit(c, cove, &box, &path, e);
+		r = api_visit(c, cove, &box, &path, e);
 	if (r < 0)
 		return r;
 	r = cove_put_fd(box, c->body_fd, path, mode, &how, &err);
@@ -128,7 +135,7 @@ static int file_stat(struct api_call *c, struct cove *cove, struct err *e)
 	struct cove_box *box = NULL;
 	struct cove_error err;
 	const char *path;
-	int r = visit(c, cove, &box, &path, e);
+	int r = api_visit(c, cove, &box, &path, e);
 
 	if (r < 0)
 		return r;
@@ -138,6 +145,7 @@ static int file_stat(struct api_call *c, struct cove *cove, struct err *e)
 		return api_failed(r, &err, e);
 	c->is_exact = true;
 	put_info(api_json(c, 200), &info, path);
+	info_done(&info);
 	return 0;
 }
 
@@ -147,7 +155,7 @@ static int file_list(struct api_call *c, struct cove *cove, struct err *e)
 	struct cove_box *box = NULL;
 	struct cove_error err;
 	const char *path;
-	int count, r = visit(c, cove, &box, &path, e);
+	int count, r = api_visit(c, cove, &box, &path, e);
 
 	if (r < 0)
 		return r;
@@ -197,7 +205,7 @@ static int change(struct api_call *c, struct cove *cove, enum change what, struc
 	if (r == 0)
 		r = api_query_bool(c, "recursive", &recursive, e);
 	if (r == 0)
-		r = visit(c, cove, &box, &path, e);
+		r = api_visit(c, cove, &box, &path, e);
 	if (r < 0)
 		return r;
 	r = what == MAKE_DIR   ? cove_mkdir(box, path, mode, &err)

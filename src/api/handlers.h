@@ -54,7 +54,8 @@ int api_failed(int r, const struct cove_error *err, struct err *e);
 /* ---- routes and what they share ---- */
 
 extern const struct api_route api_box_routes[], api_exec_routes[], api_execs_routes[],
-	api_file_routes[], api_network_routes[], api_snapshot_routes[], api_system_routes[];
+	api_file_routes[], api_network_routes[], api_snapshot_routes[], api_system_routes[],
+	api_tool_routes[];
 
 /* in_box.c: a box's options (also of a session), and a command. */
 extern const struct api_in_field api_box_fields[], api_command_fields[];
@@ -77,6 +78,9 @@ int api_image(struct api_call *c, struct cove *cove, const char *name, const cha
 	      struct err *e);
 /* The path parameter {box}, as its name on this machine. */
 int api_box(struct api_call *c, const char **ret, struct err *e);
+/* files.c: the box, up for its files alone if it is stopped, and the query's `path`. */
+int api_visit(struct api_call *c, struct cove *cove, struct cove_box **ret, const char **ret_path,
+	      struct err *e);
 /* A running box for blocking calls. */
 int api_box_find(struct api_call *c, struct cove *cove, struct cove_box **ret, struct err *e);
 
@@ -94,6 +98,8 @@ void api_quota_release(struct api_call *c);
 /* Is there room for one more of these? */
 int api_quota_room(struct api_call *c, struct cove *cove, enum key_quota_id what, struct err *e);
 
+/* execs.c: one event into a stream's descriptor; -EPIPE: the client has gone. */
+int api_send_event(int fd, const char *name, const char *id, const char *data);
 /* execs.c: {"<key>": [...]} of rows that libcove listed, which are freed; count may be its
  * error. */
 struct wire_named_field;

@@ -30,5 +30,6 @@ const struct api_route api_system_routes[] = {
 /* clang-format on */
 
 const struct api_route *const api_routes[] = {
-	api_system_routes, api_box_routes,     api_exec_routes,	    api_execs_routes,
-	api_file_routes,   api_network_routes, api_snapshot_routes, NULL};
+	api_system_routes,   api_box_routes,  api_exec_routes,
+	api_execs_routes,    api_file_routes, api_network_routes,
+	api_snapshot_routes, api_tool_routes, NULL};

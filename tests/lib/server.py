@@ -75,7 +75,7 @@ class Server:
     def stop(self):
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-            assert self.process.wait(DEADLINE) == 0, open(self.log).read()[-2000:]
+            assert self.process.wait(DEADLINE) == 0, open(self.log).read()[-6000:]
         self.process.stdout.close()
 
     def end(self):

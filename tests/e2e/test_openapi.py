@@ -1,0 +1,194 @@
+"""docs/api/openapi.yaml is true: every operation of it is driven from it, well and badly, and by a key that may not."""
+import os
+import pathlib
+import re
+
+import pytest
+
+from server import Server
+
+yaml = pytest.importorskip("yaml", reason="no python3-yaml")
+pytestmark = pytest.mark.once("root")
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+SPEC = yaml.safe_load((ROOT / "docs/api/openapi.yaml").read_text())
+METHODS = ("get", "put", "post", "patch", "delete")
+OPERATIONS = {o["operationId"]: (method.upper(), path, {**o, "parameters": item.get("parameters", []) +
+                                                       o.get("parameters", [])})
+              for path, item in SPEC["paths"].items() for method, o in item.items() if method in METHODS}
+
+
+def deref(node):
+    """What a $ref stands for."""
+    while "$ref" in node:
+        where, node = node["$ref"][2:].split("/"), SPEC
+        for part in where:
+            node = node[part]
+    return node
+
+
+def fits(value, schema, where="answer"):
+    """Whether a value is what the schema says: as much of JSON Schema as the file uses."""
+    schema = deref(schema)
+    if value is None and schema.get("nullable"):
+        return
+    if "anyOf" in schema:
+        for one in schema["anyOf"]:
+            try:
+                return fits(value, one, where)
+            except AssertionError:
+                continue
+        raise AssertionError(f"{where}: {value!r} is none of them")
+    kinds = {"object": dict, "array": list, "string": str, "integer": int, "boolean": bool, "number": (int, float)}
+    if "type" in schema:
+        assert isinstance(value, kinds[schema["type"]]), f"{where}: {value!r} is no {schema['type']}"
+    assert value in schema.get("enum", [value]), f"{where}: {value!r}"
+    for name in schema.get("required", []):
+        assert name in value, f"{where}: no {name}"
+    for name, inner in schema.get("properties", {}).items():
+        if name in (value if isinstance(value, dict) else ()):
+            fits(value[name], inner, f"{where}.{name}")
+
+
+class World:
+    """A box with all that an operation may ask for, of the operator or of a key."""
+
+    def __init__(self, server, cove, token=None):
+        self.server, self.token = server, token
+        tail = os.urandom(3).hex()
+        self.box, self.snapshot, self.workspace = f"api-{tail}", f"snap-{tail}", f"ws-{tail}"
+        self.ask("POST", "/v1/boxes", {"name": self.box, "workspace": self.workspace}).ok()
+        self.ask("POST", f"/v1/boxes/{self.box}/exec", {"line": "echo one two > /tmp/f; mkdir -p /tmp/d"}).ok()
+        self.ask("POST", f"/v1/boxes/{self.box}/exec", {"line": "true", "shell": "default"}).ok()
+        self.ask("POST", f"/v1/boxes/{self.box}/snapshots", {"name": self.snapshot}).ok()
+        self.values = {"box": self.box, "exec": "1", "snapshot": self.snapshot, "workspace": self.workspace,
+                       "shell": "default", "secret": "api_test", "ask": "1"}
+
+    def ask(self, method, path, body=None, **kw):
+        return self.server.ask(method, path, body, token=self.token, **kw)
+
+    def path_of(self, template, query=""):
+        return re.sub(r"\{(\w+)\}", lambda m: self.values[m[1]], template) + (f"?{query}" if query else "")
+
+    def end(self):
+        self.ask("DELETE", f"/v1/boxes/{self.box}?force=1")
+        self.ask("DELETE", f"/v1/boxes/{self.box}-fork?force=1")
+        self.ask("DELETE", f"/v1/snapshots/{self.snapshot}")
+        for w in (self.workspace, f"{self.box}-fork"):
+            self.ask("DELETE", f"/v1/workspaces/{w}")
+        self.ask("DELETE", "/v1/secrets/api_test")
+
+
+# Of each operation: the query, the body, and what it answers; None: it is a stream, looked at for its status alone.
+GOOD = {
+    "getHealth": ("", None, 200), "getVersion": ("", None, 200), "listBoxes": ("limit=5", None, 200),
+    "getBox": ("", None, 200), "setBoxTimes": ("", {"ttl": "1h"}, 200), "startBox": ("", {}, 200),
+    "getBoxStats": ("", None, 200), "runCommand": ("", {"argv": ["true"]}, 200), "listCommands": ("", None, 200),
+    "waitCommand": ("timeout=5s", None, 200), "readOutput": ("", None, 200), "listShells": ("", None, 200),
+    "listEvents": ("", None, 200), "readFile": ("path=/tmp/f", None, 200), "writeFile": ("path=/tmp/g", b"x", 200),
+    "statFile": ("path=/tmp/f", None, 200), "listFiles": ("path=/tmp", None, 200),
+    "makeDirectory": ("path=/tmp/x/y", {}, 204), "setFileMode": ("path=/tmp/f", {"mode": "600"}, 204),
+    "readLines": ("path=/tmp/f&count=5", None, 200), "globFiles": ("path=/tmp&pattern=f", None, 200),
+    "editFile": ("path=/tmp/f", {"edits": [{"old": "one", "new": "1"}]}, 200),
+    "grepFiles": ("path=/tmp/f&pattern=two", None, 200), "moveFile": ("path=/tmp/f", {"to": "/tmp/h"}, 204),
+    "removeFile": ("path=/tmp/h", None, 204), "createSnapshot": ("", {}, 201), "listSnapshots": ("", None, 200),
+    "getSnapshot": ("", None, 200), "fork": ("", {}, 201), "listImages": ("", None, 200),
+    "listWorkspaces": ("", None, 200), "getPolicy": ("", None, 200), "setPolicy": ("", {"net": "closed"}, 200),
+    "grant": ("", {"allow": "example.org", "for": "1m"}, 204), "listAsks": ("", None, 200),
+    "setSecret": ("", {"value": "s3cr3t"}, 204), "listSecrets": ("", None, 200), "removeSecret": ("", None, 204),
+    "listAudit": ("limit=10", None, 200), "signalCommand": ("", {"signal": "TERM"}, None),
+    "removeShell": ("force=1", None, 204), "stopBox": ("", {"grace": 0}, 200), "rollBack": ("", {}, 200),
+    "removeSnapshot": ("", None, 204), "removeBox": ("force=1", None, 204), "removeWorkspace": ("", None, None),
+    # These are tried elsewhere as a whole: test_serve.py has them.
+    "createBox": ("", {"name": "api-made"}, 201), "pauseBox": ("", {}, None), "resumeBox": ("", {}, None),
+    "openCommand": ("", None, 400), "watchFiles": ("path=/nowhere", None, 404), "answerAsk": ("", {"allow": True}, 404),
+}
+
+
+@pytest.fixture(scope="module")
+def server(session_cove):
+    made = Server(session_cove)
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def world(server, cove):
+    made = World(server, cove)
+    yield made
+    made.end()
+
+
+def test_the_file_and_the_routes_are_the_same():
+    rows = re.findall(r'\{"(GET|PUT|POST|PATCH|DELETE)",\s*"([^"]+)",\s*"(\w+)"',
+                      "\n".join(p.read_text() for p in (ROOT / "src/api").glob("*.c")))
+    assert {(m, p, i) for m, p, i in rows} == {(m, p, i) for i, (m, p, _) in OPERATIONS.items()}
+    assert set(GOOD) == set(OPERATIONS)
+
+
+def test_every_operation_answers_as_the_file_says(world):
+    for name, (query, body, status) in GOOD.items():
+        method, template, spec = OPERATIONS[name]
+        if name == "fork":
+            body = {"box": world.box, "name": f"{world.box}-fork"}
+        elif name == "rollBack":
+            body = {"snapshot": world.snapshot}
+        elif name == "createBox":
+            body = {"name": f"{world.box}-made"}
+        reply = world.ask(method, world.path_of(template, query), body)
+        assert status in (None, reply.status), (name, reply.status, reply.body[:500])
+        said = spec["responses"].get(str(reply.status)) or spec["responses"]["default"]
+        content = deref(said).get("content", {})
+        kind = (reply.headers["Content-Type"] or "").split(";")[0]
+        assert not content or kind in content, (name, kind)
+        if kind == "application/json":
+            fits(reply.json, content[kind]["schema"], name)
+    world.ask("DELETE", f"/v1/boxes/{world.box}-made?force=1")
+
+
+def test_what_the_file_does_not_know_is_refused(world):
+    for name, (method, template, spec) in OPERATIONS.items():
+        content = spec.get("requestBody", {}).get("content", {})
+        if "application/json" not in content:
+            continue
+        for body in (b"{", b'{"no_such_key": 1}', b"[1]", b'"x"'):
+            world.ask(method, world.path_of(template, "path=/tmp/f"), body).error(400, "invalid")
+
+
+def test_another_key_reaches_nothing(server, cove):
+    names = ["a" + os.urandom(4).hex(), "b" + os.urandom(4).hex()]
+    scopes = ["--scope", "read,run,images,network,secrets,audit"]
+    mine, other = (cove("key", "create", n, *scopes).ok().text.strip() for n in names)
+    world = World(server, cove, mine)
+    try:
+        before = world.ask("GET", f"/v1/boxes/{world.box}").ok().json
+        for name, (query, body, _) in GOOD.items():
+            method, template, _ = OPERATIONS[name]
+            if "{" not in template or "{secret}" in template:
+                continue
+            body = {"snapshot": world.snapshot} if name == "rollBack" else body
+            reply = server.ask(method, world.path_of(template, query.replace("force=1", "force=0")), body, token=other)
+            assert reply.status in (400, 404), (name, reply.status, reply.body[:300])
+        for source in ({"box": world.box}, {"snapshot": world.snapshot}):
+            server.ask("POST", "/v1/forks", source, token=other).error(404)
+        for path in ("/v1/boxes", "/v1/snapshots", "/v1/workspaces", "/v1/asks", "/v1/audit", "/v1/secrets"):
+            assert world.box not in str(server.ask("GET", path, token=other).ok().json)
+        full = [b["name"] for b in server.ask("GET", "/v1/boxes").ok().json["boxes"] if b["name"].endswith(world.box)]
+        server.ask("GET", f"/v1/boxes/{full[0]}", token=other).error(400)
+        assert world.ask("GET", f"/v1/boxes/{world.box}").ok().json["started_ms"] == before["started_ms"]
+    finally:
+        world.end()
+        for n in names:
+            cove("key", "rm", n)
+
+
+def test_a_key_without_a_scope_is_refused(server, cove, box):
+    name = "n" + os.urandom(4).hex()
+    token = cove("key", "create", name, "--scope", "audit").ok().text.strip()
+    values = {"box": box, "exec": "1", "snapshot": "s", "workspace": "w", "shell": "x", "secret": "s", "ask": "1"}
+    for op, (method, template, _) in OPERATIONS.items():
+        if op in ("getHealth", "listAudit"):
+            continue
+        path = re.sub(r"\{(\w+)\}", lambda m: values[m[1]], template)
+        server.ask(method, path, b"" if method in ("PUT", "POST", "PATCH") else None, token=token).error(403, "denied")
+    cove("key", "rm", name).ok()
