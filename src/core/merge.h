@@ -2,6 +2,7 @@
  * Bringing what a box changed back to where it came from.
  *
  *	merge_back.c	from a copy of a host directory (--workspace DIR --copy) to that directory
+ *	merge_guard.c	what does not come to a host directory, because of what it is
  *	merge_fork.c	from a fork to the box that it was forked from
  */
 #pragma once
@@ -26,6 +27,11 @@ int merge_say(struct merge *m, enum cove_merge_state state, enum cove_change_kin
 int merge_check_cancel(struct merge *m);
 /* May it go on to do something? */
 bool merge_may_act(const struct merge *m);
+
+/* Why what a box has at a path does not come to the host directory; NULL: it may. mode 0: it has
+ * nothing there. target: of a link, shorter than PATH_MAX; or NULL. */
+const char *merge_why_left_out(int dir_fd, const char *path, unsigned mode, const char *target,
+			       bool trusted);
 
 int merge_back(struct merge *m, struct err *e);
 int merge_fork(struct merge *m, struct err *e);

@@ -9,8 +9,11 @@
  * A conflict is a file that was changed on the host since the box had it: its ctime is not before
  * the moment that the box's copy of it was made (the birth of that copy, where overlayfs says that
  * it is one of this very file: a copy of another that was renamed says nothing), or else that the
- * box's view of the directory was made; unless an earlier merge put it there. Directories are not
- * judged: what is in them is.
+ * box's view of the directory was made; unless an earlier merge put it there. A file that is older
+ * may have been moved there with its directory, and the box never saw it: then that directory is
+ * not the one that the box's is a copy of, where that is known, or was moved since; one that the
+ * box removed or replaced must not have changed at all.
+ * Directories that go are not judged: what is in them is.
  *
  * A file with several names comes once and has them here, too. All of it together is no more than
  * the box's disk holds: files there may share their blocks, and would not here.
@@ -28,7 +31,6 @@
 #include "core/reader.h"
 #include "storage/diff.h"
 #include "storage/storage.h"
-#include "store/guarded.h"
 #include "store/own.h"
 #include "store/stage.h"
 
@@ -37,12 +39,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
-enum { FRAME_CHANGE = 1, FRAME_DATA = 2, FRAME_LINK = 3, FRAME_END = 4 };
+enum { FRAME_CHANGE = 1, FRAME_DATA = 2, FRAME_LINK = 3, FRAME_END = 4, FRAME_DIR = 5 };
 /* An origin of overlayfs: 4 bytes, the kind of the handle, the file system's id, the handle. */
 enum { ORIGIN_KIND = 4, ORIGIN_HANDLE = 21, ORIGIN_MAX = ORIGIN_HANDLE + MAX_HANDLE_SZ };
 enum { DATA_STEP = 64 << 10, LINK_MAX_BYTES = 4095 };
@@ -56,6 +57,13 @@ struct back_head {
 	uint8_t origin[ORIGIN_MAX];
 } __attribute__((packed));
 
+/* FRAME_DIR, before what changed in it: this, then the path. */
+struct back_dir {
+	uint8_t hides;	    /* nothing of the host's directory shows through it, or it is gone */
+	uint8_t origin_len; /* 0: it is not known */
+	uint8_t origin[ORIGIN_MAX];
+} __attribute__((packed));
+
 struct back {
 	struct merge *m;
 	struct core_tree tree;
@@ -64,6 +72,8 @@ struct back {
 	/* In the child: */
 	bool wants_data;
 	int out;
+	char way[STACK_PATH_MAX + 1]; /* the directory that was sent last, with those above */
+	size_t hides_from; /* its length up to the first that hides the host's; 0: none */
 	/* Files with several names: in the child those that were sent, in the caller as what they
 	 * are staged. */
 	struct inodes linked;
@@ -82,7 +92,11 @@ struct back {
 	/* A directory that comes in place of something else: there is nothing below it yet. */
 	char fresh[STACK_PATH_MAX + 1];
 	bool has_fresh;
-	int file_fd; /* owned */
+	/* Another directory than the box had was moved there. */
+	char moved[STACK_PATH_MAX + 1];
+	bool has_moved;
+	char noted[STACK_PATH_MAX + 1]; /* the last one that only this merge changes */
+	int file_fd;			/* owned */
 	unsigned number;
 	uint64_t data_end;
 	uint64_t written, bytes_max; /* of all files; 0: no bound */
@@ -94,12 +108,51 @@ static const char *why_left_out(const struct back *b);
 
 /* What has this attribute overlayfs copied from the directory, from the file that it names; else
  * the box made it. */
-static void find_origin(int fd, struct back_head *h)
+static uint8_t find_origin(int fd, uint8_t ret[ORIGIN_MAX])
 {
-	ssize_t n = fgetxattr(fd, "user.overlay.origin", h->origin, sizeof(h->origin));
+	ssize_t n = fgetxattr(fd, "user.overlay.origin", ret, ORIGIN_MAX);
 
-	h->origin_len = n > ORIGIN_HANDLE ? (uint8_t)n : 0;
-	h->birth_ns = fd_birth_ns(fd);
+	return n > ORIGIN_HANDLE ? (uint8_t)n : 0;
+}
+
+/* What the box wrote has this directory as; where it wrote nothing, the host's shows. */
+static int send_dir(struct back *b, size_t len)
+{
+	autoclose int fd =
+		fd_openat2(b->tree.copy[0].fd, b->way, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0,
+			   FD_BENEATH | FD_NO_SYMLINKS | FD_NO_MAGICLINKS);
+	struct back_dir d = {0};
+	char opaque = 0;
+
+	if (fd < 0 && fd != -ENOENT && fd != -ENOTDIR && fd != -ELOOP)
+		return fd;
+	if (fd >= 0) {
+		d.origin_len = find_origin(fd, d.origin);
+		(void)fgetxattr(fd, "user.overlay.opaque", &opaque, 1);
+	}
+	if (!b->hides_from && (fd == -ENOTDIR || fd == -ELOOP || opaque == 'y'))
+		b->hides_from = len;
+	d.hides = b->hides_from != 0;
+	return reader_send(b->out, FRAME_DIR, &d, sizeof(d), b->way, len);
+}
+
+/* The directories on the way to a path, each once. */
+static int send_way(struct back *b, const char *path)
+{
+	int r = 0;
+
+	for (size_t len = 0; path[len] && r == 0; len++) {
+		if (path[len] != '/' ||
+		    (strncmp(b->way, path, len) == 0 && (b->way[len] == '/' || b->way[len] == 0)))
+			continue;
+		if (b->hides_from >= len || strncmp(b->way, path, b->hides_from) != 0 ||
+		    path[b->hides_from] != '/')
+			b->hides_from = 0;
+		memcpy(b->way, path, len);
+		b->way[len] = 0;
+		r = send_dir(b, len);
+	}
+	return r;
 }
 
 static int send_file(struct back *b, int fd, off_t size)
@@ -158,13 +211,16 @@ static int on_tree_change(void *arg, const struct diff_change *c)
 	autoclose int fd = -1;
 	char target[LINK_MAX_BYTES + 1];
 	ssize_t n;
-	int r;
+	int r = c->before && !c->deep ? send_way(b, c->path) : 0;
 
+	if (r < 0)
+		return r;
 	if (c->after && !c->deep && S_ISREG(c->after->st.st_mode)) {
 		fd = stack_open_file(&after, c->after, c->path);
 		if (fd < 0)
 			return fd;
-		find_origin(fd, &h);
+		h.origin_len = find_origin(fd, h.origin);
+		h.birth_ns = fd_birth_ns(fd);
 	}
 	if (fd >= 0 && is_new && c->after->st.st_nlink > 1) {
 		h.dev = c->after->st.st_dev;
@@ -202,118 +258,54 @@ static int run_compare(void *arg, int out, struct err *e)
 
 /* ---- judging ---- */
 
-/* "../" at its beginning only, and no more of them than the link is deep: then it stays within,
- * whatever else is a link. */
-static bool leads_out(const char *path, const char *target)
-{
-	size_t depth = 0;
-
-	for (const char *p = path; *p; p++)
-		depth += *p == '/';
-	while (strncmp(target, "../", 3) == 0 || strcmp(target, "..") == 0) {
-		if (depth-- == 0)
-			return true;
-		target += strlen(target) > 2 ? 3 : 2;
-	}
-	if (target[0] == '/')
-		return true;
-	for (const char *p = target; (p = strstr(p, "..")); p += 2)
-		if ((p == target || p[-1] == '/') && (p[2] == 0 || p[2] == '/'))
-			return true;
-	return false;
-}
-
-/* A file or link of this name is, in git's eyes, the way to a repository elsewhere; and where the
- * HEAD of one is no file, git looks for a repository further up. */
-static bool names_repository(const struct back *b)
-{
-	const char *base = path_base(b->path);
-
-	if (strcasecmp(base, "HEAD") == 0)
-		return !S_ISREG(b->head.after_mode);
-	return strcasecmp(base, ".git") == 0 && b->head.after_mode != 0 &&
-	       !S_ISDIR(b->head.after_mode);
-}
-
-/* A repository's directory needs no name: this one was one on the host before. */
-static bool is_in_repository(const struct back *b)
-{
-	char dir[STACK_PATH_MAX + 1];
-	size_t len = guarded_in_repository(b->path);
-	autoclose int fd = -1;
-
-	if (len == 0)
-		return false;
-	memcpy(dir, b->path, len);
-	dir[len] = 0;
-	fd = fd_openat2(b->dir_fd, dir, O_PATH | O_DIRECTORY | O_CLOEXEC, 0,
-			FD_BENEATH | FD_NO_SYMLINKS | FD_NO_MAGICLINKS);
-	return fd >= 0 && faccessat(fd, "HEAD", F_OK, AT_SYMLINK_NOFOLLOW) == 0;
-}
-
-/* Through such a link a program of the host would write what does not come back itself. One that
- * does not lead out has its dots at the beginning only. */
-static bool leads_to_guarded(const char *path, const char *target)
-{
-	char full[STACK_PATH_MAX + LINK_MAX_BYTES + 2];
-	size_t n = strlen(path);
-
-	memcpy(full, path, n + 1);
-	for (;;) {
-		while (n > 0 && full[n - 1] != '/')
-			n--;
-		if (strncmp(target, "../", 3) != 0)
-			break;
-		target += 3;
-		n -= n > 0;
-	}
-	snprintf(full + n, sizeof(full) - n, "%s", target);
-	return guarded_is(full) || guarded_is_in_git(full);
-}
-
 static const char *why_left_out(const struct back *b)
 {
-	unsigned mode = b->head.after_mode;
-	bool trusted = b->m->o->trust_dir;
-
 	if (b->head.deep)
 		return "its path is too long";
-	if (mode && !S_ISREG(mode) && !S_ISDIR(mode) && !S_ISLNK(mode))
-		return "neither a file nor a directory nor a link";
-	if (!trusted && (guarded_is(b->path) || names_repository(b) || is_in_repository(b) ||
-			 (b->has_target && leads_to_guarded(b->path, b->target))))
-		return "it makes this machine run something: --trust-dir takes it";
-	if (!trusted && b->has_target && leads_out(b->path, b->target))
-		return "a link that leads out of the directory: --trust-dir takes it";
-	return NULL;
+	return merge_why_left_out(b->dir_fd, b->path, b->head.after_mode,
+				  b->has_target ? b->target : NULL, b->m->o->trust_dir);
 }
 
-/* Is what the box has a copy of the file that is at this path? */
-static bool is_copy_of_it(const struct back *b)
+/* Is that what a copy was made of, by the origin that overlayfs noted? */
+static bool is_origin(const struct back *b, const char *path, const uint8_t *origin, size_t len)
 {
-	autoclose int fd = fd_openat2(b->dir_fd, b->path, O_PATH | O_NOFOLLOW | O_CLOEXEC, 0,
+	autoclose int fd = fd_openat2(b->dir_fd, path, O_PATH | O_NOFOLLOW | O_CLOEXEC, 0,
 				      FD_BENEATH | FD_NO_SYMLINKS | FD_NO_MAGICLINKS);
-	size_t len = b->head.origin_len - (size_t)ORIGIN_HANDLE;
 	union {
 		struct file_handle head;
 		uint8_t room[sizeof(struct file_handle) + MAX_HANDLE_SZ];
 	} h = {.head.handle_bytes = MAX_HANDLE_SZ};
 	int mount_id;
 
-	if (fd < 0 || b->head.origin_len <= ORIGIN_HANDLE ||
+	if (fd < 0 || len <= ORIGIN_HANDLE ||
 	    name_to_handle_at(fd, "", &h.head, &mount_id, AT_EMPTY_PATH) < 0)
 		return false;
-	return h.head.handle_type == b->head.origin[ORIGIN_KIND] && h.head.handle_bytes == len &&
-	       memcmp(h.head.f_handle, b->head.origin + ORIGIN_HANDLE, len) == 0;
+	len -= ORIGIN_HANDLE;
+	return h.head.handle_type == origin[ORIGIN_KIND] && h.head.handle_bytes == len &&
+	       memcmp(h.head.f_handle, origin + ORIGIN_HANDLE, len) == 0;
 }
 
-/* Was it changed on the host since the box had it? */
-static bool is_conflict(const struct back *b, const struct stat *st)
+/* Was it changed on the host, and not by a merge, since the box has a view of the directory? */
+static bool is_since(const struct back *b, const char *path, const struct stage_seen *seen)
 {
-	uint64_t since = b->head.birth_ns && is_copy_of_it(b) ? b->head.birth_ns : b->begun_ns;
+	return seen->ctime_ns >= b->begun_ns && !stage_is_own(&b->stage, path, seen);
+}
 
-	return !S_ISDIR(st->st_mode) && b->was.ctime_ns >= since &&
-	       !stage_is_own(&b->stage, b->path, &b->was);
+/* Why what is on the host may not be what the box had; NULL: it is. */
+static const char *find_conflict(const struct back *b, const struct stat *st)
+{
+	const struct back_head *h = &b->head;
+	bool is_moved = b->has_moved && path_is_within(b->path, b->moved), is_copy;
+
+	if (S_ISDIR(st->st_mode) && (!h->after_mode || S_ISDIR(h->after_mode)))
+		return NULL;
+	if (stage_is_own(&b->stage, b->path, &b->was))
+		return NULL;
+	is_copy = is_origin(b, b->path, h->origin, h->origin_len);
+	if (b->was.ctime_ns >= (is_copy && h->birth_ns ? h->birth_ns : b->begun_ns))
+		return "it was changed on the host since the box had it";
+	return is_moved && !is_copy ? "its directory was changed on the host since the box had it"
+				    : NULL;
 }
 
 /* ---- receiving ---- */
@@ -329,6 +321,36 @@ static int begin_stage(struct back *b, struct err *e)
 
 	b->has_stage = true;
 	return r;
+}
+
+/* The files in a directory that was moved there are as old as ever. */
+static int take_dir(struct back *b, const uint8_t *data, size_t len, struct err *e)
+{
+	char path[STACK_PATH_MAX + 1];
+	struct stage_seen seen;
+	struct back_dir d;
+	struct stat st;
+	bool is_moved;
+
+	if (len <= sizeof(d) || len - sizeof(d) > STACK_PATH_MAX || b->has_item)
+		return bad_frame(e);
+	memcpy(&d, data, sizeof(d));
+	len -= sizeof(d);
+	memcpy(path, data + sizeof(d), len);
+	path[len] = 0;
+	if (strlen(path) != len || !path_is_safe_relative(path) || d.origin_len > ORIGIN_MAX)
+		return bad_frame(e);
+	if ((b->has_moved && path_is_within(path, b->moved)) ||
+	    stage_look(b->dir_fd, path, &st, &seen) < 0 || !S_ISDIR(st.st_mode))
+		return 0;
+	/* Without an origin: what comes or goes in a directory changes both of its times alike, a
+	 * move only the one. */
+	is_moved = !d.hides && d.origin_len
+			   ? !is_origin(b, path, d.origin, d.origin_len)
+			   : is_since(b, path, &seen) && (d.hides || seen.mtime_ns < seen.ctime_ns);
+	if (is_moved)
+		b->has_moved = str_copy(b->moved, sizeof(b->moved), path);
+	return 0;
 }
 
 static int take_change(struct back *b, const uint8_t *data, size_t len, struct err *e)
@@ -442,6 +464,31 @@ static int put(struct back *b, struct err *e)
 	return r;
 }
 
+/* A directory that the host left alone is as the box had it after this merge, too. */
+static int note_dir(struct back *b, const char *path, struct err *e)
+{
+	struct stage_seen seen;
+	struct stat st;
+
+	if (strcmp(b->noted, path) == 0 || stage_look(b->dir_fd, path, &st, &seen) < 0 ||
+	    !S_ISDIR(st.st_mode) || is_since(b, path, &seen))
+		return 0;
+	str_copy(b->noted, sizeof(b->noted), path);
+	return stage_add(&b->stage, STAGE_NOTE, path, 0, 0, &seen, e);
+}
+
+static int note_way(struct back *b, struct err *e)
+{
+	const char *slash = strrchr(b->path, '/');
+	char dir[STACK_PATH_MAX + 1];
+
+	if (!slash)
+		return 0;
+	memcpy(dir, b->path, (size_t)(slash - b->path));
+	dir[slash - b->path] = 0;
+	return note_dir(b, dir, e);
+}
+
 /* What has to be done on the host for a change that is taken. */
 static int list_ops(struct back *b, struct err *e)
 {
@@ -449,9 +496,11 @@ static int list_ops(struct back *b, struct err *e)
 	bool is_type = before && after && (before & S_IFMT) != (after & S_IFMT);
 	bool goes = before && (!after || (is_type && (S_ISDIR(before) || S_ISDIR(after))));
 	bool comes = !before || is_type || b->head.what & DIFF_CONTENT;
-	int r = 0;
+	int r = note_way(b, e);
 
-	if (goes)
+	if (r == 0 && !comes && S_ISDIR(after))
+		r = note_dir(b, b->path, e);
+	if (r == 0 && goes)
 		r = stage_add(&b->stage, S_ISDIR(before) ? STAGE_REMOVE_DIR : STAGE_REMOVE, b->path,
 			      0, 0, &b->was, e);
 	if (r < 0 || !after)
@@ -490,9 +539,10 @@ static int judge(struct back *b, struct err *e)
 	if (r < 0 && r != -ENOENT)
 		return merge_say(b->m, COVE_MERGE_CONFLICT, kind, b->shown,
 				 "a link or another file system is in its way");
-	if (r == 0 && is_conflict(b, &st) && !b->m->theirs)
+	why = r == 0 && !b->m->theirs ? find_conflict(b, &st) : NULL;
+	if (why)
 		return merge_say(b->m, b->m->ours ? COVE_MERGE_LEFT_OUT : COVE_MERGE_CONFLICT, kind,
-				 b->shown, "it was changed on the host since the box had it");
+				 b->shown, why);
 	if (b->head.what & DIFF_TYPE && S_ISDIR(b->head.after_mode))
 		b->has_fresh = str_copy(b->fresh, sizeof(b->fresh), b->path);
 	r = merge_say(b->m, COVE_MERGE_TAKEN, kind, b->shown, NULL);
@@ -505,6 +555,8 @@ static int on_frame(void *arg, uint8_t type, const uint8_t *data, size_t len, st
 	int r;
 
 	switch (type) {
+	case FRAME_DIR:
+		return take_dir(b, data, len, e);
 	case FRAME_CHANGE:
 		return take_change(b, data, len, e);
 	case FRAME_DATA:

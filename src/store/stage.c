@@ -475,9 +475,13 @@ int stage_commit(struct stage *s, struct err *e)
 	int r;
 
 	for (size_t i = 0; i < s->count; i++) {
-		const struct stage_op *op = &s->ops[i];
+		struct stage_op *op = &s->ops[i];
 
 		r = stage_look(s->dir_fd, op->path, &st, &now);
+		if (op->kind == STAGE_NOTE) { /* else it is not noted */
+			op->was.ino = r == 0 && is_same(&now, &op->was) ? now.ino : 0;
+			continue;
+		}
 		/* Behind a link that a directory takes the place of there is nothing yet; applying
 		 * follows none. */
 		if (r < 0 && r != -ENOENT && !(r == -ELOOP && op->was.ino == 0))
@@ -604,7 +608,7 @@ static int apply_one(struct stage *s, const struct stage_op *op, bool force, str
 	struct stat st;
 	int r;
 
-	if (is_done(s, op))
+	if (op->kind == STAGE_NOTE || is_done(s, op))
 		return 0;
 	r = stage_look(s->dir_fd, op->path, &st, &now);
 	/* Gone, or the directory that takes its place is there already. */
@@ -640,8 +644,12 @@ static int note_own(struct stage *s, struct err *e)
 	for (size_t i = 0; i < s->count; i++) {
 		const struct stage_op *op = &s->ops[i];
 
-		if ((op->kind != STAGE_PUT && op->kind != STAGE_MODE) ||
+		if (op->kind == STAGE_REMOVE || op->kind == STAGE_REMOVE_DIR ||
 		    stage_look(s->dir_fd, op->path, &st, &now) < 0)
+			continue;
+		/* Others may have changed a directory before: only its note says not. */
+		if (op->kind == STAGE_NOTE ? op->was.ino != now.ino
+					   : op->kind == STAGE_MODE && S_ISDIR(st.st_mode))
 			continue;
 		list[n] = (struct stage_op){.kind = STAGE_PUT, .path = op->path, .was = now};
 		n++;

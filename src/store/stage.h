@@ -27,6 +27,7 @@ enum stage_kind {
 	STAGE_MAKE_DIR,
 	STAGE_PUT, /* a staged file or link, in place of what is there */
 	STAGE_MODE,
+	STAGE_NOTE, /* nothing is done: a directory that is changed only by the rest of this */
 	STAGE_KIND_COUNT
 };
 

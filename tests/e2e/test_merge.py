@@ -147,6 +147,57 @@ def test_conflicts_are_named_and_nothing_is_done(cove, work):
     assert not (work / "src/b.c").exists()
 
 
+@pytest.fixture
+def aged(work):
+    """Directories beside those of the work, whose files are older than any box."""
+    for name in ("thesis", "notes"):
+        (work / name).mkdir()
+        (work / name / "b.c").write_text(f"{name}\n")
+    return work
+
+
+def swap(work, old, new):
+    shutil.rmtree(work / old)
+    (work / new).rename(work / old)
+
+
+@pytest.mark.parametrize("script", ["rm -r src", "rm -r src; echo x > src", "rm -r src; mkdir src; echo x > src/new",
+                                    "echo x > t; mv t src/b.c", "rm src/b.c"])
+def test_a_directory_that_was_moved_there_on_the_host(cove, aged, script):
+    """Its files are as old as ever, and the box never saw them."""
+    name = make(cove, aged, script)
+    swap(aged, "src", "thesis")
+    before = tree(aged)
+    for paths in ([], ["/workspace/src/b.c"]):
+        assert cove("merge", name, *paths).rc == 1 and tree(aged) == before
+    assert "conflict: /workspace/src" in cove("merge", "--dry-run", name).errors
+    cove("merge", "--ours", name).ok()
+    assert (aged / "src/b.c").read_text() == "thesis\n"
+    swap(aged, "src", "notes")  # once more, after a merge of that directory
+    cove("merge", "--ours", name).ok()
+    assert (aged / "src/b.c").read_text() == "notes\n"
+    cove("merge", "--theirs", name).ok()
+    assert "notes" not in tree(aged).get("src/b.c", "")
+
+
+def test_what_merges_did_in_a_directory_is_no_change_of_the_hosts(cove, work):
+    name = make(cove, work, "rm src/b.c; echo n > src/n; chmod 700 src")
+    cove("merge", name).ok()
+    (work / "src/mine").write_text("mine\n")
+    cove("start", name).ok()
+    cove("exec", name, "--", "sh", "-c", "echo x > t; mv t src/c.c").ok()
+    cove("stop", name).ok()
+    assert cove("merge", name).ok().text == "M /workspace/src/c.c\n"
+    (work / "src/mine").unlink()
+    name = make(cove, work, "rm src/n")
+    cove("merge", name).ok()
+    cove("start", name).ok()
+    cove("exec", name, "--", "rm", "-r", "src").ok()
+    cove("stop", name).ok()
+    cove("merge", name).ok()
+    assert not (work / "src").exists()
+
+
 def test_the_same_change_on_both_sides_is_none(cove, work):
     name = make(cove, work, "echo three >> a.txt; rm src/b.c")
     (work / "a.txt").write_text("one\ntwo\nthree\n")

@@ -317,6 +317,42 @@ TEST(what_it_put_there_is_its_own)
 	stage_done(&s);
 }
 
+/* One that somebody else changed before, or while it was staged, does not become its own. */
+TEST(a_directory_is_its_own_where_only_it_changed_it)
+{
+	struct stage_seen now;
+	struct err e = {0};
+	struct stage s;
+
+	rig();
+	make_host();
+	CHECK_EQ(mkdirat(dir_fd, "theirs", 0755), 0);
+	CHECK_EQ(mkdirat(dir_fd, "late", 0755), 0);
+	CHECK_EQ(stage_init(&s, box_fd, dir_fd, getuid(), getgid(), &e), 0);
+	CHECK_EQ(stage_begin(&s, &e), 0);
+	add(&s, STAGE_NOTE, "d", 0);
+	add(&s, STAGE_REMOVE, "d/x", 0);
+	add(&s, STAGE_NOTE, "late", 0);
+	add(&s, STAGE_PUT, "late/f", new_file(&s, "new"));
+	add(&s, STAGE_MODE, "theirs", 0);
+	usleep(20000); /* times are as coarse as the kernel's ticks */
+	write_at(dir_fd, "late/mine", "mine");
+	CHECK_EQ(stage_commit(&s, &e), 0);
+	CHECK_EQ(stage_apply(&s, false, &e), 0);
+	stage_done(&s);
+	CHECK_EQ(stage_init(&s, box_fd, dir_fd, getuid(), getgid(), &e), 0);
+	now = seen("d");
+	CHECK(stage_is_own(&s, "d", &now));
+	now = seen("late");
+	CHECK(!stage_is_own(&s, "late", &now));
+	now = seen("late/f");
+	CHECK(stage_is_own(&s, "late/f", &now));
+	now = seen("theirs");
+	CHECK(!stage_is_own(&s, "theirs", &now));
+	stage_done(&s);
+	check_clean();
+}
+
 TEST(a_journal_that_is_not_as_it_was_written)
 {
 	struct err e = {0};
