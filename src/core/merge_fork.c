@@ -270,6 +270,12 @@ static int open_both(struct forked *f, struct err *e)
 		return err_set(e, ERR_INVALID, EINVAL,
 			       "a fork is merged into a box: '%.60s' is none",
 			       f->fork.kind != TREE_BOX ? f->fork.name : f->box.name);
+	/* What it wrote to the copy is on the volume that becomes a layer, and in no layer. */
+	if (f->box.record.spec.workspace_copy)
+		return err_set(e, ERR_UNSUPPORTED, ENOTSUP,
+			       "box '%.60s' works on a copy of a host directory, which would be "
+			       "lost: `cove merge %.60s` its changes and make the box anew",
+			       f->box.name, f->box.name);
 	if (strcmp(f->fork.name, f->box.name) == 0)
 		return err_set(e, ERR_INVALID, EINVAL, "'%.60s' cannot be merged into itself",
 			       f->box.name);

@@ -100,3 +100,18 @@ def test_a_session_keeps_to_it(cove, work):
     cove("open", "s1", "--workspace", work, "--copy").ok()
     assert cove("open", "s1", "--workspace", work).rc != 0
     cove("open", "s1", "--workspace", work, "--copy").ok()
+
+
+def test_no_fork_is_merged_into_it(cove, work):
+    """Its disk would become a layer, in which the copy is not."""
+    name = cove("create", "--workspace", work, "--copy").ok().text.strip()
+    cove("exec", name, "--", "sh", "-c", "echo work > work").ok()
+    cove("stop", name).ok()
+    fork = cove("fork", name).ok().text.strip()
+    cove("exec", fork, "--", "sh", "-c", "echo f > ~/f").ok()
+    cove("stop", fork).ok()
+    cove("start", name).ok()
+    cove("exec", name, "--", "touch", "/dev/shm/up").ok()  # memory, which a stop empties
+    for flags in (["--dry-run"], [], ["--theirs"]):
+        cove.fails("unsupported", "merge", *flags, fork, name)
+    assert cove("exec", name, "--", "cat", "/dev/shm/up", "work").ok().text == "work\n"
