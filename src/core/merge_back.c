@@ -92,6 +92,9 @@ struct back {
 	/* A directory that comes in place of something else: there is nothing below it yet. */
 	char fresh[STACK_PATH_MAX + 1];
 	bool has_fresh;
+	/* Where one was to come or go and does not: what is in it does not, either. */
+	char kept[STACK_PATH_MAX + 1];
+	bool has_kept;
 	/* Another directory than the box had was moved there. */
 	char moved[STACK_PATH_MAX + 1];
 	bool has_moved;
@@ -522,27 +525,53 @@ static bool is_seen(const struct back *b)
 		(b->head.before_mode & 0777) != (b->head.after_mode & 0777));
 }
 
+static int leave_out(struct back *b, const char *why)
+{
+	bool is_in_kept = b->has_kept && path_is_within(b->path, b->kept);
+
+	if (S_ISDIR(b->head.after_mode) != S_ISDIR(b->head.before_mode) && !is_in_kept)
+		b->has_kept = str_copy(b->kept, sizeof(b->kept), b->path);
+	return merge_say(b->m, COVE_MERGE_LEFT_OUT, (enum cove_change_kind)b->head.kind, b->shown,
+			 why);
+}
+
+/* A directory that comes where something else was: nothing is below it yet. */
+static bool is_in_fresh(const struct back *b)
+{
+	return b->has_fresh && path_is_within(b->path, b->fresh);
+}
+
 static int judge(struct back *b, struct err *e)
 {
 	enum cove_change_kind kind = (enum cove_change_kind)b->head.kind;
 	const char *why = why_left_out(b);
+	bool is_blocked;
 	struct stat st;
 	int r;
 
 	if (!is_seen(b))
 		return 0;
+	if (!why && b->has_kept && path_is_within(b->path, b->kept))
+		why = "its directory is left out";
 	if (why)
-		return merge_say(b->m, COVE_MERGE_LEFT_OUT, kind, b->shown, why);
+		return leave_out(b, why);
 	r = stage_look(b->dir_fd, b->path, &st, &b->was);
-	if (r == -ELOOP && b->has_fresh && path_is_within(b->path, b->fresh))
+	if (r == -ELOOP && is_in_fresh(b))
 		r = -ENOENT;
 	if (r < 0 && r != -ENOENT)
 		return merge_say(b->m, COVE_MERGE_CONFLICT, kind, b->shown,
 				 "a link or another file system is in its way");
-	why = r == 0 && !b->m->theirs ? find_conflict(b, &st) : NULL;
+	/* A path of the caller's may be all that is taken. */
+	is_blocked = r == -ENOENT && b->head.after_mode && !is_in_fresh(b) &&
+		     stage_is_blocked(b->dir_fd, b->path);
+	if (is_blocked)
+		why = "something else is where its directory was to be";
+	else if (r == 0 && !b->m->theirs)
+		why = find_conflict(b, &st);
+	if (why && b->m->ours)
+		return leave_out(b, why);
 	if (why)
-		return merge_say(b->m, b->m->ours ? COVE_MERGE_LEFT_OUT : COVE_MERGE_CONFLICT, kind,
-				 b->shown, why);
+		return merge_say(b->m, COVE_MERGE_CONFLICT, kind, b->shown, why);
 	if (b->head.what & DIFF_TYPE && S_ISDIR(b->head.after_mode))
 		b->has_fresh = str_copy(b->fresh, sizeof(b->fresh), b->path);
 	r = merge_say(b->m, COVE_MERGE_TAKEN, kind, b->shown, NULL);

@@ -9,6 +9,7 @@
 #include "base/str.h"
 #include "storage/tree.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -59,6 +60,13 @@ int stage_look(int dir_fd, const char *path, struct stat *ret, struct stage_seen
 		return -errno;
 	*ret_seen = seen_of(ret);
 	return 0;
+}
+
+bool stage_is_blocked(int dir_fd, const char *path)
+{
+	autoclose int fd = fd_openat2(dir_fd, path, O_PATH | O_NOFOLLOW | O_CLOEXEC, 0, STAY);
+
+	return fd == -ENOTDIR;
 }
 
 /* New things are the owner's of the directory. By descriptor: the owner may have put something else
@@ -284,6 +292,7 @@ void stage_done(struct stage *s)
 	free_ops(s->ops, s->count);
 	free_ops(s->own, s->own_count);
 	s->ops = s->own = NULL;
+	s->in_way = NULL;
 	s->count = s->own_count = 0;
 }
 
@@ -468,6 +477,61 @@ static bool is_judged(const struct stage_op *op)
 	return op->kind == STAGE_REMOVE || op->kind == STAGE_PUT;
 }
 
+static bool is_removal(const struct stage_op *op)
+{
+	return op->kind == STAGE_REMOVE || op->kind == STAGE_REMOVE_DIR;
+}
+
+/* How many names a directory has; of one that is not there none. */
+static int count_names(const struct stage *s, const char *path, size_t *ret)
+{
+	autoclose int fd = fd_openat2(s->dir_fd, path, DIR_FLAGS, 0, STAY);
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	int r = 0;
+
+	*ret = 0;
+	if (fd < 0)
+		return fd == -ENOENT || fd == -ENOTDIR ? 0 : fd;
+	if (!d)
+		return -errno;
+	(void)take_fd(fd);
+	errno = 0;
+	for (const struct dirent *at; (at = readdir(d));)
+		*ret += strcmp(at->d_name, ".") != 0 && strcmp(at->d_name, "..") != 0;
+	r = -errno;
+	closedir(d);
+	return r;
+}
+
+/* Where a file comes in place of a directory, all that is in that is removed: 1, or 0. */
+static int is_emptied(const struct stage *s, size_t at)
+{
+	const struct stage_op *top = &s->ops[at];
+	size_t end = at, names, gone;
+	struct stage_seen now;
+	struct stat st;
+	int r;
+
+	while (end < s->count && path_is_within(s->ops[end].path, top->path))
+		end++;
+	for (size_t i = at; i < end; i++) {
+		const char *dir = s->ops[i].path;
+		size_t len = strlen(dir);
+
+		if (s->ops[i].kind != STAGE_REMOVE_DIR)
+			continue;
+		gone = 0;
+		for (size_t k = i + 1; k < end && path_is_within(s->ops[k].path, dir); k++)
+			gone += is_removal(&s->ops[k]) && strlen(s->ops[k].path) > len &&
+				!strchr(s->ops[k].path + len + 1, '/') &&
+				stage_look(s->dir_fd, s->ops[k].path, &st, &now) == 0;
+		r = count_names(s, dir, &names);
+		if (r < 0 || names > gone)
+			return r;
+	}
+	return 1;
+}
+
 int stage_commit(struct stage *s, struct err *e)
 {
 	struct stage_seen now;
@@ -489,6 +553,17 @@ int stage_commit(struct stage *s, struct err *e)
 		/* A directory that a file takes the place of is gone by then. */
 		if (is_judged(op) && !is_same(&now, &op->was) && !(r == 0 && S_ISDIR(st.st_mode)))
 			return changed(op->path, e);
+		if (op->kind != STAGE_PUT || i == 0 || s->ops[i - 1].kind != STAGE_REMOVE_DIR ||
+		    strcmp(s->ops[i - 1].path, op->path) != 0)
+			continue;
+		r = is_emptied(s, i - 1);
+		if (r < 0)
+			return err_errno(e, -r, "list '%.140s'", op->path);
+		if (r == 0)
+			return err_set(e, ERR_CONFLICT, ENOTEMPTY,
+				       "'%.140s' is a directory on the host, of which something "
+				       "stays, and none in the box: name other paths",
+				       op->path);
 	}
 	if (syncfs(s->fd) < 0)
 		return err_errno(e, errno, "sync the directory");
@@ -502,7 +577,7 @@ static int apply_remove(struct stage *s, const struct stage_op *op)
 	autoclose int parent = open_parent(s, op->path, false, &name);
 	bool is_dir = op->kind == STAGE_REMOVE_DIR;
 
-	if (parent == -ENOENT)
+	if (parent == -ENOENT || parent == -ENOTDIR || parent == -ELOOP)
 		return 0;
 	if (parent < 0)
 		return parent;
@@ -596,6 +671,13 @@ static int check_staged(struct stage *s, struct err *e)
 	return 0;
 }
 
+/* That does not go away by saying it again. */
+static bool is_in_way(int r)
+{
+	return r == -ENOTDIR || r == -EISDIR || r == -ENOTEMPTY || r == -EEXIST || r == -ELOOP ||
+	       r == -EXDEV || r == -EBUSY;
+}
+
 /* Once more right before it: nearly all of the time that a merge takes is before the commit. */
 static int apply_one(struct stage *s, const struct stage_op *op, bool force, struct err *e)
 {
@@ -611,18 +693,26 @@ static int apply_one(struct stage *s, const struct stage_op *op, bool force, str
 	if (op->kind == STAGE_NOTE || is_done(s, op))
 		return 0;
 	r = stage_look(s->dir_fd, op->path, &st, &now);
-	/* Gone, or the directory that takes its place is there already. */
-	if (op->kind == STAGE_REMOVE && (r == -ENOENT || (r == 0 && S_ISDIR(st.st_mode))))
+	/* Gone, or what takes its place, or that of what it was in, is there already. */
+	if (is_removal(op) && (r == -ENOENT || r == -ELOOP))
 		return 0;
-	if (r < 0 && r != -ENOENT)
+	if (op->kind == STAGE_REMOVE && r == 0 && S_ISDIR(st.st_mode))
+		return 0;
+	if (r < 0 && r != -ENOENT && !is_in_way(r))
 		return err_errno(e, -r, "reach '%.140s'", op->path);
-	if (is_judged(op) && !force && now.ino && !is_content_same(&now, &op->was)) {
+	/* A directory is not judged: no file takes its place by force, either. */
+	if (is_judged(op) && !force && now.ino && !S_ISDIR(st.st_mode) &&
+	    !is_content_same(&now, &op->was)) {
 		r = changed(op->path, e);
 		err_prefix(e, "done in part; `cove merge --theirs` finishes it with what the box "
 			      "has");
 		return r;
 	}
 	r = apply[op->kind](s, op);
+	if (is_in_way(r)) {
+		s->in_way = s->in_way ? s->in_way : op->path;
+		return 0;
+	}
 	return r < 0 ? err_errno(e, -r, "merge '%.140s' (say it again to go on)", op->path) : 0;
 }
 
@@ -644,8 +734,7 @@ static int note_own(struct stage *s, struct err *e)
 	for (size_t i = 0; i < s->count; i++) {
 		const struct stage_op *op = &s->ops[i];
 
-		if (op->kind == STAGE_REMOVE || op->kind == STAGE_REMOVE_DIR ||
-		    stage_look(s->dir_fd, op->path, &st, &now) < 0)
+		if (is_removal(op) || stage_look(s->dir_fd, op->path, &st, &now) < 0)
 			continue;
 		/* Others may have changed a directory before: only its note says not. */
 		if (op->kind == STAGE_NOTE ? op->was.ino != now.ino
@@ -664,14 +753,21 @@ int stage_apply(struct stage *s, bool force, struct err *e)
 	int r = check_staged(s, e);
 
 	for (size_t i = s->count; i > 0 && r == 0; i--)
-		if (s->ops[i - 1].kind == STAGE_REMOVE || s->ops[i - 1].kind == STAGE_REMOVE_DIR)
+		if (is_removal(&s->ops[i - 1]))
 			r = apply_one(s, &s->ops[i - 1], force, e);
 	for (size_t i = 0; i < s->count && r == 0; i++)
-		if (s->ops[i].kind != STAGE_REMOVE && s->ops[i].kind != STAGE_REMOVE_DIR)
+		if (!is_removal(&s->ops[i]))
 			r = apply_one(s, &s->ops[i], force, e);
 	if (r == 0 && syncfs(s->dir_fd) < 0)
 		r = err_errno(e, errno, "sync the directory");
 	if (r == 0)
 		r = note_own(s, e);
-	return r < 0 ? r : clear(s, e);
+	if (r == 0)
+		r = clear(s, e);
+	if (r == 0 && s->in_way)
+		r = err_set(e, ERR_CONFLICT, ENOTDIR,
+			    "done in part: on the host something else is in the way of '%.140s', "
+			    "and stays; merge again to see what is left",
+			    s->in_way);
+	return r;
 }

@@ -57,6 +57,7 @@ struct stage {
 	size_t count, cap, bytes;
 	struct stage_op *own; /* owned; put by earlier calls: path and was; sorted by path */
 	size_t own_count;
+	const char *in_way; /* the first path whose place something else has; borrowed of ops */
 };
 
 /* Reads what earlier calls put there. stage_done also after a failure. */
@@ -70,6 +71,8 @@ int stage_resume(struct stage *s, struct err *e);
 /* What is at a path of the host: 0 or -ENOENT, and -ELOOP or -EXDEV where that is behind a link or
  * another mount. */
 int stage_look(int dir_fd, const char *path, struct stat *ret, struct stage_seen *ret_seen);
+/* Is something that is neither a directory nor a link on the way to it? */
+bool stage_is_blocked(int dir_fd, const char *path);
 /* Did an earlier call put that there? */
 bool stage_is_own(const struct stage *s, const char *path, const struct stage_seen *seen);
 
@@ -84,10 +87,13 @@ int stage_new_name(struct stage *s, unsigned of, unsigned *ret_number, struct er
 int stage_add(struct stage *s, enum stage_kind kind, const char *path, unsigned mode,
 	      unsigned number, const struct stage_seen *was, struct err *e);
 
-/* ERR_CONFLICT (-ESTALE) names a path that is not as it was seen. */
+/* ERR_CONFLICT names a path that is not as it was seen (-ESTALE), or a directory that something
+ * takes the place of and that would not be empty (-ENOTEMPTY). */
 int stage_commit(struct stage *s, struct err *e);
 /* Finishes, too. After stage_resume what has changed since is ERR_CONFLICT (-ESTALE), unless force:
- * nothing is lost by saying it again. */
+ * nothing is lost by saying it again. Where the host has got a directory in the place of a file, or
+ * the other way round, that stays, forced or not, and the rest is done: ERR_CONFLICT (-ENOTDIR)
+ * names the first such path, and nothing is to be finished any more. */
 int stage_apply(struct stage *s, bool force, struct err *e);
 /* Before the commit: removes what was staged. */
 void stage_abort(struct stage *s);

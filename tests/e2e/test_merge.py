@@ -198,6 +198,60 @@ def test_what_merges_did_in_a_directory_is_no_change_of_the_hosts(cove, work):
     assert not (work / "src").exists()
 
 
+def test_what_is_in_a_directory_that_is_left_out_is_left_out(cove, work):
+    (work / "HEAD").write_text("head\n")
+    (work / "z").write_text("z\n")
+    name = make(cove, work, "rm HEAD; mkdir HEAD tools tools/HEAD; echo x | tee HEAD/x tools/HEAD/x; echo box > z")
+    assert cove("merge", name).ok().text == "A /workspace/tools\nM /workspace/z\n"
+    assert (work / "HEAD").read_text() == "head\n" and (work / "z").read_text() == "box\n"
+    assert os.listdir(work / "tools") == [] and stages(work) == []
+    cove("merge", "--trust-dir", name).ok()
+    assert (work / "HEAD/x").read_text() == "x\n"
+
+
+def test_a_path_whose_directory_is_something_else_on_the_host(cove, work):
+    (work / "n").write_text("mine\n")
+    name = make(cove, work, "rm n; mkdir n; echo x > n/x; echo z > z")
+    for flags in ([], ["--theirs"]):
+        done = cove("merge", *flags, name, "/workspace/n/x", "/workspace/z")
+        assert done.rc == 1 and "conflict: /workspace/n/x " in done.errors and not (work / "z").exists()
+    assert cove("merge", "--ours", name, "/workspace/n/x", "/workspace/z").ok().text == "A /workspace/z\n"
+    assert (work / "n").read_text() == "mine\n"
+    cove("merge", name).ok()
+    assert (work / "n/x").read_text() == "x\n" and stages(work) == []
+
+
+@pytest.mark.parametrize("way, stays", [([], "y"), (["s"], "s/y")])
+def test_a_file_that_the_host_made_a_directory(cove, work, way, stays):
+    """What is deep in it does not change the directory itself, which is as old as ever."""
+    (work / "aged").mkdir()
+    for part in way:
+        (work / "aged" / part).mkdir()
+    (work / "f").write_text("f\n")
+    name = make(cove, work, "echo box > f; echo z > z")
+    (work / "f").unlink()
+    (work / "aged").rename(work / "f")
+    (work / "f" / stays).write_text("mine\n")
+    for flags in ([], ["--ours"]):
+        done = cove("merge", *flags, name)
+        assert done.rc == (0 if flags else 1) and (work / "z").exists() == bool(flags), done
+        assert (work / "f" / stays).read_text() == "mine\n" and stages(work) == []
+    cove("merge", "--theirs", name).ok()
+    assert (work / "f").read_text() == "box\n" and stages(work) == []
+
+
+def test_a_directory_that_something_stays_in_becomes_no_file(cove, work):
+    (work / "d/.vscode").mkdir(parents=True)
+    (work / "d/.vscode/tasks.json").write_text("mine\n")
+    name = make(cove, work, "rm -r d; echo x > d; echo z > z")
+    before = tree(work)
+    cove.fails("conflict", "merge", name)
+    assert tree(work) == before and stages(work) == []
+    cove("merge", name, "/workspace/z").ok()
+    cove("merge", "--trust-dir", name).ok()
+    assert (work / "d").read_text() == "x\n"
+
+
 def test_the_same_change_on_both_sides_is_none(cove, work):
     name = make(cove, work, "echo three >> a.txt; rm src/b.c")
     (work / "a.txt").write_text("one\ntwo\nthree\n")

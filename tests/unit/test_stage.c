@@ -128,13 +128,15 @@ static unsigned new_file(struct stage *s, const char *text)
 	return number;
 }
 
-/* a changes, d/x and d go, l (a link) becomes a directory with a file, g becomes a link, and n/m/f
- * is new. */
+/* a changes, d/x and d go, as v/x and v do for a link, l (a link) becomes a directory with a file,
+ * g becomes a link, n/m/f and z are new. */
 static void make_host(void)
 {
 	write_at(dir_fd, "a", "old");
 	CHECK_EQ(mkdirat(dir_fd, "d", 0755), 0);
 	write_at(dir_fd, "d/x", "old");
+	CHECK_EQ(mkdirat(dir_fd, "v", 0755), 0);
+	write_at(dir_fd, "v/x", "old");
 	CHECK_EQ(symlinkat("a", dir_fd, "l"), 0);
 	write_at(dir_fd, "g", "old");
 	write_at(dir_fd, "kept", "old");
@@ -159,6 +161,11 @@ static int do_all(struct err *e)
 	add(&s, STAGE_MAKE_DIR, "l", 0);
 	CHECK_EQ(stage_add(&s, STAGE_PUT, "l/z", 0644, new_file(&s, "new"), &none, e), 0);
 	add(&s, STAGE_PUT, "n/m/f", new_file(&s, "new"));
+	CHECK_EQ(stage_new_link(&s, "n", &link, e), 0);
+	add(&s, STAGE_REMOVE_DIR, "v", 0);
+	add(&s, STAGE_PUT, "v", link);
+	add(&s, STAGE_REMOVE, "v/x", 0);
+	add(&s, STAGE_PUT, "z", new_file(&s, "new"));
 	r = stage_commit(&s, e);
 	if (r == 0)
 		r = stage_apply(&s, false, e);
@@ -169,7 +176,8 @@ static int do_all(struct err *e)
 static bool is_old(void)
 {
 	return strcmp(read_at("a"), "old") == 0 && strcmp(read_at("d/x"), "old") == 0 &&
-	       strcmp(read_at("g"), "old") == 0 && !is_there("l/z") && !is_there("n");
+	       strcmp(read_at("g"), "old") == 0 && !is_there("l/z") && !is_there("n") &&
+	       strcmp(read_at("v/x"), "old") == 0 && !is_there("z");
 }
 
 static bool is_new(void)
@@ -178,7 +186,9 @@ static bool is_new(void)
 
 	return strcmp(read_at("a"), "new") == 0 && !is_there("d") &&
 	       fstatat(dir_fd, "g", &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(st.st_mode) &&
-	       strcmp(read_at("l/z"), "new") == 0 && strcmp(read_at("n/m/f"), "new") == 0;
+	       strcmp(read_at("l/z"), "new") == 0 && strcmp(read_at("n/m/f"), "new") == 0 &&
+	       fstatat(dir_fd, "v", &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(st.st_mode) &&
+	       strcmp(read_at("z"), "new") == 0;
 }
 
 static void check_clean(void)
@@ -285,15 +295,87 @@ TEST(nothing_goes_through_a_link)
 	CHECK_EQ(stage_commit(&s, &e), 0);
 	CHECK_EQ(symlinkat("../box/elsewhere", dir_fd, "sub"), 0);
 	CHECK(stage_apply(&s, true, &e) < 0);
+	CHECK_EQ(e.kind, ERR_CONFLICT);
 	CHECK_EQ(faccessat(box_fd, "elsewhere/f", F_OK, 0), -1);
-	/* The way is free again, and the next call ends it. */
-	CHECK_EQ(unlinkat(dir_fd, "sub", 0), 0);
 	stage_done(&s);
-	CHECK_EQ(stage_init(&s, box_fd, dir_fd, getuid(), getgid(), &e), 0);
-	CHECK_EQ(stage_resume(&s, &e), 1);
-	CHECK_EQ(stage_apply(&s, false, &e), 0);
-	CHECK_STR(read_at("sub/f"), "new");
-	stage_done(&s);
+}
+
+/* What came in the way after the commit stays; the rest is done, and nothing is left to be. */
+TEST(what_is_in_the_way_is_no_end_without_an_end)
+{
+	for (int force = 0; force < 2; force++) {
+		struct stage_seen none = {0};
+		struct err e = {0};
+		struct stage s;
+
+		rig();
+		write_at(dir_fd, "kept", "old");
+		CHECK_EQ(mkdirat(dir_fd, "d", 0755), 0);
+		CHECK_EQ(stage_init(&s, box_fd, dir_fd, getuid(), getgid(), &e), 0);
+		CHECK_EQ(stage_begin(&s, &e), 0);
+		add(&s, STAGE_REMOVE_DIR, "d", 0);
+		add(&s, STAGE_PUT, "d", new_file(&s, "new"));
+		CHECK_EQ(stage_add(&s, STAGE_MAKE_DIR, "m", 0755, 0, &none, &e), 0);
+		add(&s, STAGE_PUT, "n/f", new_file(&s, "new"));
+		add(&s, STAGE_PUT, "z", new_file(&s, "new"));
+		CHECK_EQ(stage_commit(&s, &e), 0);
+		stage_done(&s);
+		write_at(dir_fd, "d/mine", "mine");
+		write_at(dir_fd, "m", "mine");
+		write_at(dir_fd, "n", "mine");
+		CHECK_EQ(stage_init(&s, box_fd, dir_fd, getuid(), getgid(), &e), 0);
+		CHECK_EQ(stage_resume(&s, &e), 1);
+		CHECK_EQ(stage_apply(&s, force, &e), -ENOTDIR);
+		CHECK_EQ(e.kind, ERR_CONFLICT);
+		stage_done(&s);
+		CHECK_EQ(stage_init(&s, box_fd, dir_fd, getuid(), getgid(), &e), 0);
+		CHECK_EQ(stage_resume(&s, &e), 0);
+		stage_done(&s);
+		CHECK_STR(read_at("d/mine"), "mine");
+		CHECK_STR(read_at("m"), "mine");
+		CHECK_STR(read_at("n"), "mine");
+		CHECK_STR(read_at("z"), "new");
+		check_clean();
+		CHECK_EQ(tree_remove(AT_FDCWD, top, &e), 0);
+		close(box_fd);
+		close(dir_fd);
+	}
+	rig();
+}
+
+/* A directory that a file takes the place of has to be empty by then. */
+TEST(a_directory_of_which_something_stays)
+{
+	for (int whole = 0; whole < 2; whole++) {
+		struct err e = {0};
+		struct stage s;
+
+		rig();
+		CHECK(mkdirat(dir_fd, "d", 0755) == 0 && mkdirat(dir_fd, "d/e", 0755) == 0);
+		write_at(dir_fd, "d/e/x", "old");
+		write_at(dir_fd, "d/y", "old");
+		CHECK_EQ(stage_init(&s, box_fd, dir_fd, getuid(), getgid(), &e), 0);
+		CHECK_EQ(stage_begin(&s, &e), 0);
+		add(&s, STAGE_REMOVE_DIR, "d", 0);
+		add(&s, STAGE_PUT, "d", new_file(&s, "new"));
+		add(&s, STAGE_REMOVE_DIR, "d/e", 0);
+		add(&s, STAGE_NOTE, "d/e", 0);
+		if (whole)
+			add(&s, STAGE_REMOVE, "d/e/x", 0);
+		add(&s, STAGE_NOTE, "d", 0);
+		add(&s, STAGE_REMOVE, "d/y", 0);
+		CHECK_EQ(stage_commit(&s, &e), whole ? 0 : -ENOTEMPTY);
+		if (whole)
+			CHECK_EQ(stage_apply(&s, false, &e), 0);
+		else
+			stage_abort(&s);
+		stage_done(&s);
+		CHECK_STR(read_at(whole ? "d" : "d/e/x"), whole ? "new" : "old");
+		CHECK_EQ(tree_remove(AT_FDCWD, top, &e), 0);
+		close(box_fd);
+		close(dir_fd);
+	}
+	rig();
 }
 
 TEST(what_it_put_there_is_its_own)
