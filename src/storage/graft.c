@@ -32,6 +32,9 @@ struct grafting {
 	bool has_conflict;
 	char gone[STACK_PATH_MAX + 1]; /* a directory that goes: what is below went with it */
 	bool has_gone;
+	char made[STACK_PATH_MAX +
+		  1]; /* a directory that is taken: it is there for what is below */
+	bool has_made;
 	struct inodes linked; /* files with several names, and where in the layer each is */
 	uint64_t written;
 	/* What a change is looked up in: ours, the directories that changes are in, and those on
@@ -329,6 +332,24 @@ static int lost_parent(struct grafting *g, const char *path, bool *ret)
 	return r == -ENOENT ? 0 : r;
 }
 
+/* Has ours something else where the path needs a directory? Base may have nothing there. */
+static int is_in_way(struct grafting *g, const char *path, bool *ret)
+{
+	char text[STACK_PATH_MAX + 1], *slash;
+	struct stack_entry is;
+	int r = -ENOENT;
+
+	*ret = false;
+	if ((g->has_made && path_is_within(path, g->made)) || !str_copy(text, sizeof(text), path))
+		return 0;
+	while (r == -ENOENT && (slash = strrchr(text, '/'))) {
+		*slash = 0;
+		r = stack_finder_find(&g->our_dirs, text, &is);
+	}
+	*ret = r == 0 && !S_ISDIR(is.st.st_mode);
+	return r == -ENOENT ? 0 : r;
+}
+
 /* The same on both sides? x or y NULL: there is none. */
 static int is_same(const struct stack *a, const struct stack_entry *x, const struct stack *b,
 		   const struct stack_entry *y, const char *path)
@@ -348,7 +369,7 @@ static int find_conflict(struct grafting *g, const struct diff_change *c, bool *
 	const struct graft_job *j = g->job;
 	struct stack_entry found;
 	const struct stack_entry *now = &found;
-	bool is_lost, is_more = false;
+	bool is_lost, is_blocked = false, is_more = false;
 	int r = stack_finder_find(&g->ours, c->path, &found);
 
 	*ret_why = NULL;
@@ -375,6 +396,12 @@ static int find_conflict(struct grafting *g, const struct diff_change *c, bool *
 		return r;
 	if (is_lost)
 		*ret_why = "its directory is gone on the other side";
+	else if (c->after)
+		r = is_in_way(g, c->path, &is_blocked);
+	if (r < 0)
+		return r;
+	if (is_blocked)
+		*ret_why = "the other side has something else in place of its directory";
 	/* A directory that goes takes all of it along. */
 	if (!*ret_why && c->before && S_ISDIR(c->before->st.st_mode) &&
 	    (!c->after || !S_ISDIR(c->after->st.st_mode))) {
@@ -405,6 +432,9 @@ static int take(struct grafting *g, const struct diff_change *c)
 {
 	int r = say(g, GRAFT_TAKEN, c, NULL);
 
+	if (c->after && S_ISDIR(c->after->st.st_mode) &&
+	    !(g->has_made && path_is_within(c->path, g->made)))
+		g->has_made = str_copy(g->made, sizeof(g->made), c->path);
 	if (r < 0 || g->job->layer_fd < 0 || g->has_conflict)
 		return r;
 	/* Below a directory that went nothing is left to be hidden. */

@@ -4,7 +4,8 @@
  *
  * A path that only theirs changed is taken; one that both changed the same way needs nothing; one
  * that both changed differently is a conflict. So is what theirs changed in a directory that ours
- * removed, and what ours added or changed in one that theirs removed.
+ * removed or has something else in place of, and what ours added or changed in one that theirs
+ * removed.
  */
 #pragma once
 

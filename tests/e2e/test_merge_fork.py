@@ -86,6 +86,25 @@ def test_conflicts_are_named_and_nothing_is_done(cove, box):
     assert sh(cove, box, SHOW) == "./a:1\n./a:2\n./b:1\n./n:fork\n"
 
 
+def test_what_the_box_has_in_place_of_a_directory_of_the_forks(cove, box):
+    one = fork(cove, box, "cd /tmp/p; mkdir -p n/d l; echo fork | tee n/x n/d/y l/x o; rm d/x")
+    cove("start", box).ok()
+    sh(cove, box, "cd /tmp/p; echo mine > n; ln -s d l")
+    cove("stop", box).ok()
+    for paths in ([], ["/tmp/p/n/x"], ["/tmp/p/n/d"], ["/tmp/p/l/x", "/tmp/p/o"]):
+        done = cove("merge", one, box, *paths)
+        assert done.rc == 1 and f"conflict: {paths[0] if paths else '/tmp/p/n'} " in done.errors
+    assert cove("merge", "--ours", one, box, "/tmp/p/n/d/y", "/tmp/p/l/x").ok().text == ""
+    assert cove("merge", "--ours", one, box).ok().text == "D /tmp/p/d/x\nA /tmp/p/o\n"
+    cove("start", box).ok()
+    assert sh(cove, box, SHOW) == "./a:1\n./b:1\n./d/y:1\n./n:mine\n./o:fork\n"
+    assert sh(cove, box, "readlink /tmp/p/l") == "d\n"
+    cove("stop", box).ok()
+    cove("merge", "--theirs", one, box).ok()
+    cove("start", box).ok()
+    assert sh(cove, box, SHOW) == "./a:1\n./b:1\n./d/y:1\n./l/x:fork\n./n/d/y:fork\n./n/x:fork\n./o:fork\n"
+
+
 def test_one_of_three_and_parts_of_another(cove, box):
     one, two, three = (fork(cove, box, f"cd /tmp/p; echo {n} >> a; echo {n} > way{n}", stop=n == 1) for n in (1, 2, 3))
     assert cove("diff", one, two, "/tmp/p").ok().text == "M /tmp/p/a\nD /tmp/p/way1\nA /tmp/p/way2\n"
