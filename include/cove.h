@@ -1420,7 +1420,8 @@ struct cove_merge_result {
 
 /* Brings what a box changed back to where it came from, whole or not at all: a call that is killed
  * once it has begun to write is finished by the next one, or by the box's next start. A box that
- * something is merged into is stopped for it, with the cause "merge", and started again. */
+ * something is merged into is stopped for it, with the cause "merge", and started again; so is one
+ * that runs and has new directories for the host. */
 COVE_API int cove_merge(struct cove *cove, const struct cove_merge_options *options,
 			struct cove_merge_result *ret, struct cove_error *err);
 

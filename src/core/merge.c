@@ -35,6 +35,29 @@ bool merge_may_act(const struct merge *m)
 	return !m->o->dry_run && m->result->conflicts == 0;
 }
 
+int merge_stop(struct merge *m, const char *box, bool *ret, struct err *e)
+{
+	int r = box_halt_to_merge(m->cove, box, e);
+
+	*ret = r > 0;
+	return r < 0 ? r : 0;
+}
+
+int merge_start(struct merge *m, const char *box, struct err *e)
+{
+	struct core_conn *conn = NULL;
+	struct err why = {0};
+	int r = box_up(m->cove, box, false, &conn, &why);
+
+	core_conn_free(conn);
+	m->result->restarted = r == 0;
+	if (r < 0 && e) {
+		*e = why;
+		err_prefix(e, "it is merged, but does not start");
+	}
+	return r;
+}
+
 static int check_options(const struct cove_merge_options *o, struct merge *m, struct err *e)
 {
 	if (!o->from)

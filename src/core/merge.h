@@ -2,6 +2,7 @@
  * Bringing what a box changed back to where it came from.
  *
  *	merge_back.c	from a copy of a host directory (--workspace DIR --copy) to that directory
+ *	merge_send.c	the child that reads the box's tree for that
  *	merge_guard.c	what does not come to a host directory, because of what it is
  *	merge_fork.c	from a fork to the box that it was forked from
  */
@@ -32,6 +33,11 @@ bool merge_may_act(const struct merge *m);
  * nothing there. target: of a link, shorter than PATH_MAX; or NULL. */
 const char *merge_why_left_out(int dir_fd, const char *path, unsigned mode, const char *target,
 			       bool trusted);
+
+/* Stops a box that runs, with the cause "merge"; *ret: it ran, and is to be started again, also
+ * after a failure. merge_start: without e its own failure is not said. */
+int merge_stop(struct merge *m, const char *box, bool *ret, struct err *e);
+int merge_start(struct merge *m, const char *box, struct err *e);
 
 int merge_back(struct merge *m, struct err *e);
 int merge_fork(struct merge *m, struct err *e);

@@ -15,6 +15,10 @@
  * box removed or replaced must not have changed at all.
  * Directories that go are not judged: what is in them is.
  *
+ * A directory that comes to the host below a mounted overlay is none to the kernel there: it takes
+ * the box's for one that has nothing below it, and of names that the box removes from it later no
+ * whiteout would tell. A box that runs is stopped for such a merge, which begins anew then.
+ *
  * A file with several names comes once and has them here, too. All of it together is no more than
  * the box's disk holds: files there may share their blocks, and would not here.
  *
@@ -28,6 +32,7 @@
 #include "base/path.h"
 #include "base/str.h"
 #include "core/merge.h"
+#include "core/merge_send.h"
 #include "core/reader.h"
 #include "storage/diff.h"
 #include "storage/storage.h"
@@ -40,53 +45,27 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/xattr.h>
 #include <unistd.h>
-
-enum { FRAME_CHANGE = 1, FRAME_DATA = 2, FRAME_LINK = 3, FRAME_END = 4, FRAME_DIR = 5 };
-/* An origin of overlayfs: 4 bytes, the kind of the handle, the file system's id, the handle. */
-enum { ORIGIN_KIND = 4, ORIGIN_HANDLE = 21, ORIGIN_MAX = ORIGIN_HANDLE + MAX_HANDLE_SZ };
-enum { DATA_STEP = 64 << 10, LINK_MAX_BYTES = 4095 };
-
-/* FRAME_CHANGE: this, then the path. */
-struct back_head {
-	uint8_t kind, what, deep, origin_len; /* 0: it is no copy, or none knows of what */
-	uint32_t before_mode, after_mode;
-	uint64_t size, birth_ns;
-	uint64_t dev, ino; /* of a file with several names; else 0 */
-	uint8_t origin[ORIGIN_MAX];
-} __attribute__((packed));
-
-/* FRAME_DIR, before what changed in it: this, then the path. */
-struct back_dir {
-	uint8_t hides;	    /* nothing of the host's directory shows through it, or it is gone */
-	uint8_t origin_len; /* 0: it is not known */
-	uint8_t origin[ORIGIN_MAX];
-} __attribute__((packed));
 
 struct back {
 	struct merge *m;
 	struct core_tree tree;
 	const char **only; /* owned */
 	size_t only_count;
-	/* In the child: */
-	bool wants_data;
-	int out;
-	char way[STACK_PATH_MAX + 1]; /* the directory that was sent last, with those above */
-	size_t hides_from; /* its length up to the first that hides the host's; 0: none */
-	/* Files with several names: in the child those that were sent, in the caller as what they
-	 * are staged. */
-	struct inodes linked;
-	/* In the caller: */
-	int dir_fd;	   /* owned; the host directory */
-	uint64_t begun_ns; /* when the box's view of it was made */
+	struct inodes linked; /* files with several names, as what they are staged */
+	int dir_fd;	      /* owned; the host directory */
+	uint64_t begun_ns;    /* when the box's view of it was made */
 	struct stage stage;
 	bool has_stage;
+	bool may_stop;	/* it runs, and can be started again */
+	bool must_stop; /* a directory is to come: nothing more is staged */
+	bool is_said;	/* the caller has heard it all, before the box was stopped */
+	bool has_clash; /* since then */
 	/* The change that is being received: */
 	bool has_item, is_taken, has_file;
-	struct back_head head;
+	struct merge_head head;
 	char path[STACK_PATH_MAX + 1], shown[STACK_PATH_MAX + 16];
-	char target[LINK_MAX_BYTES + 1];
+	char target[MERGE_LINK_MAX + 1];
 	bool has_target;
 	struct stage_seen was;
 	/* A directory that comes in place of something else: there is nothing below it yet. */
@@ -104,160 +83,6 @@ struct back {
 	uint64_t data_end;
 	uint64_t written, bytes_max; /* of all files; 0: no bound */
 };
-
-static const char *why_left_out(const struct back *b);
-
-/* ---- in the child ---- */
-
-/* What has this attribute overlayfs copied from the directory, from the file that it names; else
- * the box made it. */
-static uint8_t find_origin(int fd, uint8_t ret[ORIGIN_MAX])
-{
-	ssize_t n = fgetxattr(fd, "user.overlay.origin", ret, ORIGIN_MAX);
-
-	return n > ORIGIN_HANDLE ? (uint8_t)n : 0;
-}
-
-/* What the box wrote has this directory as; where it wrote nothing, the host's shows. */
-static int send_dir(struct back *b, size_t len)
-{
-	autoclose int fd =
-		fd_openat2(b->tree.copy[0].fd, b->way, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0,
-			   FD_BENEATH | FD_NO_SYMLINKS | FD_NO_MAGICLINKS);
-	struct back_dir d = {0};
-	char opaque = 0;
-
-	if (fd < 0 && fd != -ENOENT && fd != -ENOTDIR && fd != -ELOOP)
-		return fd;
-	if (fd >= 0) {
-		d.origin_len = find_origin(fd, d.origin);
-		(void)fgetxattr(fd, "user.overlay.opaque", &opaque, 1);
-	}
-	if (!b->hides_from && (fd == -ENOTDIR || fd == -ELOOP || opaque == 'y'))
-		b->hides_from = len;
-	d.hides = b->hides_from != 0;
-	return reader_send(b->out, FRAME_DIR, &d, sizeof(d), b->way, len);
-}
-
-/* The directories on the way to a path, each once. */
-static int send_way(struct back *b, const char *path)
-{
-	int r = 0;
-
-	for (size_t len = 0; path[len] && r == 0; len++) {
-		if (path[len] != '/' ||
-		    (strncmp(b->way, path, len) == 0 && (b->way[len] == '/' || b->way[len] == 0)))
-			continue;
-		if (b->hides_from >= len || strncmp(b->way, path, b->hides_from) != 0 ||
-		    path[b->hides_from] != '/')
-			b->hides_from = 0;
-		memcpy(b->way, path, len);
-		b->way[len] = 0;
-		r = send_dir(b, len);
-	}
-	return r;
-}
-
-static int send_file(struct back *b, int fd, off_t size)
-{
-	uint8_t bytes[sizeof(uint64_t) + DATA_STEP];
-	int r = 0;
-
-	for (off_t at = lseek(fd, 0, SEEK_DATA); at >= 0 && at < size && r == 0;) {
-		off_t stop = lseek(fd, at, SEEK_HOLE);
-
-		stop = stop < 0 || stop > size ? size : stop;
-		while (at < stop && r == 0) {
-			size_t want = stop - at < DATA_STEP ? (size_t)(stop - at) : DATA_STEP;
-			ssize_t n = pread(fd, bytes + sizeof(uint64_t), want, at);
-			uint64_t offset = (uint64_t)at;
-
-			if (n < 0 && errno == EINTR)
-				continue;
-			if (n <= 0)
-				return n < 0 ? -errno : -ESTALE;
-			memcpy(bytes, &offset, sizeof(offset));
-			r = reader_send(b->out, FRAME_DATA, bytes, sizeof(offset) + (size_t)n, NULL,
-					0);
-			at += n;
-		}
-		at = lseek(fd, at, SEEK_DATA);
-	}
-	return r;
-}
-
-/* Did its bytes come under another name? What is left out by its name brings none. */
-static int is_sent(struct back *b, const struct back_head *h, const char *path)
-{
-	int r;
-
-	if (!h->ino || inodes_find(&b->linked, h->dev, h->ino))
-		return h->ino != 0;
-	b->head = *h;
-	if (!str_copy(b->path, sizeof(b->path), path))
-		return -ENAMETOOLONG;
-	r = why_left_out(b) ? 0 : inodes_add(&b->linked, h->dev, h->ino, "");
-	return r == -ENOSPC ? -E2BIG : r;
-}
-
-static int on_tree_change(void *arg, const struct diff_change *c)
-{
-	struct back *b = arg;
-	const struct stack after = {.layers = b->tree.copy, .count = b->tree.copy_count};
-	struct back_head h = {.kind = (uint8_t)c->kind,
-			      .what = (uint8_t)c->what,
-			      .deep = c->deep,
-			      .before_mode = c->before ? c->before->st.st_mode : 0,
-			      .after_mode = c->after ? c->after->st.st_mode : 0,
-			      .size = c->after ? (uint64_t)c->after->st.st_size : 0};
-	bool is_new = c->kind == DIFF_ADDED || c->what & (DIFF_TYPE | DIFF_CONTENT);
-	autoclose int fd = -1;
-	char target[LINK_MAX_BYTES + 1];
-	ssize_t n;
-	int r = c->before && !c->deep ? send_way(b, c->path) : 0;
-
-	if (r < 0)
-		return r;
-	if (c->after && !c->deep && S_ISREG(c->after->st.st_mode)) {
-		fd = stack_open_file(&after, c->after, c->path);
-		if (fd < 0)
-			return fd;
-		h.origin_len = find_origin(fd, h.origin);
-		h.birth_ns = fd_birth_ns(fd);
-	}
-	if (fd >= 0 && is_new && c->after->st.st_nlink > 1) {
-		h.dev = c->after->st.st_dev;
-		h.ino = c->after->st.st_ino;
-	}
-	r = reader_send(b->out, FRAME_CHANGE, &h, sizeof(h), c->path, strlen(c->path));
-	if (r == 0 && c->after && S_ISLNK(c->after->st.st_mode) && !c->deep) {
-		n = stack_read_link(&after, c->after, c->path, target, sizeof(target));
-		r = n < 0 ? (int)n : reader_send(b->out, FRAME_LINK, target, (size_t)n, NULL, 0);
-	}
-	if (r == 0 && fd >= 0 && is_new && b->wants_data) {
-		r = is_sent(b, &h, c->path);
-		if (r == 0)
-			r = send_file(b, fd, c->after->st.st_size);
-	}
-	return r < 0 ? r : reader_send(b->out, FRAME_END, NULL, 0, NULL, 0);
-}
-
-static int run_compare(void *arg, int out, struct err *e)
-{
-	struct back *b = arg;
-	size_t count = b->tree.copy_count;
-	const struct stack before = {.layers = b->tree.copy + count - 1, .count = 1};
-	const struct stack after = {.layers = b->tree.copy, .count = count};
-	const struct diff_job job = {.before = &before,
-				     .after = &after,
-				     .only = b->only,
-				     .only_count = b->only_count,
-				     .on_change = on_tree_change,
-				     .arg = b};
-
-	b->out = out;
-	return diff_trees(&job, e);
-}
 
 /* ---- judging ---- */
 
@@ -297,7 +122,7 @@ static bool is_since(const struct back *b, const char *path, const struct stage_
 /* Why what is on the host may not be what the box had; NULL: it is. */
 static const char *find_conflict(const struct back *b, const struct stat *st)
 {
-	const struct back_head *h = &b->head;
+	const struct merge_head *h = &b->head;
 	bool is_moved = b->has_moved && path_is_within(b->path, b->moved), is_copy;
 
 	if (S_ISDIR(st->st_mode) && (!h->after_mode || S_ISDIR(h->after_mode)))
@@ -318,6 +143,19 @@ static int bad_frame(struct err *e)
 	return err_set(e, ERR_INTERNAL, EBADMSG, "the helper process broke off");
 }
 
+static int say(struct back *b, enum cove_merge_state state, const char *why)
+{
+	if (!b->is_said)
+		return merge_say(b->m, state, (enum cove_change_kind)b->head.kind, b->shown, why);
+	b->has_clash |= state == COVE_MERGE_CONFLICT;
+	return 0;
+}
+
+static bool may_stage(const struct back *b)
+{
+	return merge_may_act(b->m) && !b->must_stop && !b->has_clash;
+}
+
 static int begin_stage(struct back *b, struct err *e)
 {
 	int r = b->has_stage ? 0 : stage_begin(&b->stage, e);
@@ -331,7 +169,7 @@ static int take_dir(struct back *b, const uint8_t *data, size_t len, struct err 
 {
 	char path[STACK_PATH_MAX + 1];
 	struct stage_seen seen;
-	struct back_dir d;
+	struct merge_dir d;
 	struct stat st;
 	bool is_moved;
 
@@ -378,7 +216,7 @@ static int take_change(struct back *b, const uint8_t *data, size_t len, struct e
 /* Its place, which its other names will be names of. */
 static int stage_file(struct back *b, struct err *e)
 {
-	const struct back_head *h = &b->head;
+	const struct merge_head *h = &b->head;
 	char number[16];
 	int r = begin_stage(b, e);
 
@@ -415,7 +253,7 @@ static int take_data(struct back *b, const uint8_t *data, size_t len, struct err
 	r = merge_check_cancel(b->m);
 	if (r < 0)
 		return r;
-	if (why_left_out(b) || !merge_may_act(b->m))
+	if (why_left_out(b) || !may_stage(b))
 		return 0;
 	if (!b->has_file) {
 		r = stage_file(b, e);
@@ -439,7 +277,7 @@ static int take_data(struct back *b, const uint8_t *data, size_t len, struct err
 
 static int take_link(struct back *b, const uint8_t *data, size_t len, struct err *e)
 {
-	if (!b->has_item || !S_ISLNK(b->head.after_mode) || len == 0 || len > LINK_MAX_BYTES ||
+	if (!b->has_item || !S_ISLNK(b->head.after_mode) || len == 0 || len > MERGE_LINK_MAX ||
 	    memchr(data, 0, len))
 		return bad_frame(e);
 	memcpy(b->target, data, len);
@@ -451,7 +289,7 @@ static int take_link(struct back *b, const uint8_t *data, size_t len, struct err
 /* The new file or link, staged and listed. */
 static int put(struct back *b, struct err *e)
 {
-	const struct back_head *h = &b->head;
+	const struct merge_head *h = &b->head;
 	const char *first = h->ino ? inodes_find(&b->linked, h->dev, h->ino) : NULL;
 	int r = begin_stage(b, e);
 
@@ -531,8 +369,7 @@ static int leave_out(struct back *b, const char *why)
 
 	if (S_ISDIR(b->head.after_mode) != S_ISDIR(b->head.before_mode) && !is_in_kept)
 		b->has_kept = str_copy(b->kept, sizeof(b->kept), b->path);
-	return merge_say(b->m, COVE_MERGE_LEFT_OUT, (enum cove_change_kind)b->head.kind, b->shown,
-			 why);
+	return say(b, COVE_MERGE_LEFT_OUT, why);
 }
 
 /* A directory that comes where something else was: nothing is below it yet. */
@@ -541,9 +378,24 @@ static bool is_in_fresh(const struct back *b)
 	return b->has_fresh && path_is_within(b->path, b->fresh);
 }
 
+/* One of the caller's paths comes with what is missing above it. */
+static bool makes_dir(const struct back *b)
+{
+	const char *slash = strrchr(b->path, '/');
+	char dir[STACK_PATH_MAX + 1];
+	struct stage_seen seen;
+	struct stat st;
+
+	if (!b->head.after_mode)
+		return false;
+	if (S_ISDIR(b->head.after_mode) && !S_ISDIR(b->head.before_mode))
+		return true;
+	snprintf(dir, sizeof(dir), "%.*s", slash ? (int)(slash - b->path) : 0, b->path);
+	return slash && stage_look(b->dir_fd, dir, &st, &seen) == -ENOENT;
+}
+
 static int judge(struct back *b, struct err *e)
 {
-	enum cove_change_kind kind = (enum cove_change_kind)b->head.kind;
 	const char *why = why_left_out(b);
 	bool is_blocked;
 	struct stat st;
@@ -559,8 +411,7 @@ static int judge(struct back *b, struct err *e)
 	if (r == -ELOOP && is_in_fresh(b))
 		r = -ENOENT;
 	if (r < 0 && r != -ENOENT)
-		return merge_say(b->m, COVE_MERGE_CONFLICT, kind, b->shown,
-				 "a link or another file system is in its way");
+		return say(b, COVE_MERGE_CONFLICT, "a link or another file system is in its way");
 	/* A path of the caller's may be all that is taken. */
 	is_blocked = r == -ENOENT && b->head.after_mode && !is_in_fresh(b) &&
 		     stage_is_blocked(b->dir_fd, b->path);
@@ -571,11 +422,14 @@ static int judge(struct back *b, struct err *e)
 	if (why && b->m->ours)
 		return leave_out(b, why);
 	if (why)
-		return merge_say(b->m, COVE_MERGE_CONFLICT, kind, b->shown, why);
+		return say(b, COVE_MERGE_CONFLICT, why);
 	if (b->head.what & DIFF_TYPE && S_ISDIR(b->head.after_mode))
 		b->has_fresh = str_copy(b->fresh, sizeof(b->fresh), b->path);
-	r = merge_say(b->m, COVE_MERGE_TAKEN, kind, b->shown, NULL);
-	return r < 0 || !merge_may_act(b->m) ? r : list_ops(b, e);
+	r = say(b, COVE_MERGE_TAKEN, NULL);
+	if (r < 0 || !may_stage(b))
+		return r;
+	b->must_stop = b->may_stop && makes_dir(b);
+	return b->must_stop ? 0 : list_ops(b, e);
 }
 
 static int on_frame(void *arg, uint8_t type, const uint8_t *data, size_t len, struct err *e)
@@ -584,15 +438,15 @@ static int on_frame(void *arg, uint8_t type, const uint8_t *data, size_t len, st
 	int r;
 
 	switch (type) {
-	case FRAME_DIR:
+	case MERGE_DIR:
 		return take_dir(b, data, len, e);
-	case FRAME_CHANGE:
+	case MERGE_CHANGE:
 		return take_change(b, data, len, e);
-	case FRAME_DATA:
+	case MERGE_DATA:
 		return take_data(b, data, len, e);
-	case FRAME_LINK:
+	case MERGE_LINK:
 		return take_link(b, data, len, e);
-	case FRAME_END:
+	case MERGE_END:
 		if (!b->has_item ||
 		    (S_ISLNK(b->head.after_mode) && !b->has_target && !b->head.deep))
 			return bad_frame(e);
@@ -620,6 +474,8 @@ static int open_box(struct back *b, struct err *e)
 			       "'%.100s' is not a box that works on a copy of a directory "
 			       "(--workspace DIR --copy)",
 			       b->tree.name);
+	/* One that its keeper removes when it ends is not to be ended. */
+	b->may_stop = record_is_live(b->tree.box_fd) && !s->one_shot;
 	return record_lock_operation(b->tree.box_fd, false, e);
 }
 
@@ -648,7 +504,7 @@ static int open_dir(struct back *b, struct err *e)
 	return stage_init(&b->stage, b->tree.box_fd, b->dir_fd, st.st_uid, st.st_gid, e);
 }
 
-/* What an earlier call had committed to comes first. */
+/* What an earlier call had committed to comes first. 1: the box must be stopped for it. */
 static int finish_earlier(struct back *b, struct err *e)
 {
 	struct stage *s = &b->stage;
@@ -662,6 +518,8 @@ static int finish_earlier(struct back *b, struct err *e)
 		return err_set(e, ERR_CONFLICT, EBUSY,
 			       "an earlier merge was interrupted: merge once without --dry-run to "
 			       "finish it");
+	if (b->may_stop)
+		return 1;
 	r = stage_apply(s, b->m->theirs, e);
 	if (r < 0)
 		return r;
@@ -681,11 +539,22 @@ static uint64_t bytes_of_disk(const struct back *b)
 	return ops->flags & STORAGE_LIMIT && disk ? disk + POOL_EASE : 0;
 }
 
+static int run_send(void *arg, int out, struct err *e)
+{
+	const struct back *b = arg;
+	const struct merge_send job = {.tree = &b->tree,
+				       .only = b->only,
+				       .only_count = b->only_count,
+				       .trusted = b->m->o->trust_dir,
+				       .wants_data = !b->m->o->dry_run};
+
+	return merge_send(&job, out, e);
+}
+
 static int compare(struct back *b, struct err *e)
 {
 	int dirs[2];
-	struct tree_reader reader = {
-		.dirs = dirs, .run = run_compare, .on_frame = on_frame, .arg = b};
+	struct tree_reader reader = {.dirs = dirs, .run = run_send, .on_frame = on_frame, .arg = b};
 	int r = core_tree_hold(b->m->cove, &b->tree, e), let;
 
 	if (r < 0)
@@ -700,7 +569,6 @@ static int compare(struct back *b, struct err *e)
 	b->begun_ns = fd_birth_ns(b->tree.copy[0].fd);
 	if (b->begun_ns == 0) /* this file system does not say */
 		b->begun_ns = b->tree.record.spec.created_ms * 1000000u;
-	b->wants_data = !b->m->o->dry_run;
 	b->bytes_max = bytes_of_disk(b);
 	r = reader_run(&b->m->cove->ids, &reader, e);
 	/* Before the host is touched: what was read is whole, or nothing is done. */
@@ -708,6 +576,29 @@ static int compare(struct back *b, struct err *e)
 	return r < 0 ? r : let;
 }
 
+/* Commits to what is staged and does it. 1: the box must be stopped first. */
+static int act(struct back *b, struct err *e)
+{
+	int r;
+
+	if (b->has_clash)
+		return err_set(e, ERR_CONFLICT, EBUSY,
+			       "it was changed meanwhile, and is in conflict now: nothing was "
+			       "merged");
+	if (!merge_may_act(b->m) || b->must_stop || b->stage.count == 0)
+		return merge_may_act(b->m) && b->must_stop;
+	r = begin_stage(b, e);
+	if (r == 0)
+		r = merge_check_cancel(b->m);
+	if (r == 0)
+		r = stage_commit(&b->stage, e);
+	if (r < 0)
+		return r;
+	b->has_stage = false; /* from here on it is not taken back */
+	return stage_apply(&b->stage, b->m->theirs, e);
+}
+
+/* 1: nothing was done, the box must be stopped first. */
 static int merge_with(struct back *b, struct err *e)
 {
 	bool none = false;
@@ -724,28 +615,21 @@ static int merge_with(struct back *b, struct err *e)
 		r = err_set(e, ERR_INVALID, EINVAL,
 			    "'%.100s' is not in what is merged: " WORKSPACE_DST "/...",
 			    b->m->o->paths[0]);
-	if (r < 0 || b->tree.copy_count < 2) /* it wrote nothing there */
+	if (r != 0)
 		return r;
-	r = compare(b, e);
-	if (r == 0 && merge_may_act(b->m) && b->stage.count > 0) {
-		r = begin_stage(b, e);
+	if (b->tree.copy_count >= 2) { /* else it wrote nothing there */
+		r = compare(b, e);
 		if (r == 0)
-			r = merge_check_cancel(b->m);
-		if (r == 0)
-			r = stage_commit(&b->stage, e);
-		if (r == 0) {
-			b->has_stage = false; /* from here on it is not taken back */
-			r = stage_apply(&b->stage, b->m->theirs, e);
-		}
+			r = act(b, e);
+		if (b->has_stage)
+			stage_abort(&b->stage);
 	}
-	if (b->has_stage)
-		stage_abort(&b->stage);
 	if (r == 0)
 		b->m->result->done = merge_may_act(b->m);
 	return r;
 }
 
-int merge_back(struct merge *m, struct err *e)
+static int merge_once(struct merge *m, bool again, char ret_name[BOX_NAME_MAX + 1], struct err *e)
 {
 	struct back *b = calloc(1, sizeof(*b));
 	int r;
@@ -753,9 +637,11 @@ int merge_back(struct merge *m, struct err *e)
 	if (!b)
 		return err_errno(e, ENOMEM, "merge");
 	b->m = m;
+	b->is_said = again && m->result->taken > 0; /* else it ended before it compared */
 	b->tree = CORE_TREE_NONE;
 	b->dir_fd = b->file_fd = b->stage.fd = -1;
 	r = merge_with(b, e);
+	str_copy(ret_name, BOX_NAME_MAX + 1, b->tree.name);
 	stage_done(&b->stage);
 	inodes_done(&b->linked);
 	fd_close(&b->file_fd);
@@ -764,4 +650,24 @@ int merge_back(struct merge *m, struct err *e)
 	core_tree_paths_free(b->only, b->only_count);
 	free(b);
 	return r;
+}
+
+int merge_back(struct merge *m, struct err *e)
+{
+	char name[BOX_NAME_MAX + 1];
+	bool restarts;
+	int r = merge_once(m, false, name, e), up;
+
+	if (r <= 0)
+		return r;
+	r = merge_stop(m, name, &restarts, e);
+	if (r < 0)
+		return r;
+	r = merge_once(m, true, name, e);
+	if (r > 0)
+		r = err_set(e, ERR_CONFLICT, EBUSY,
+			    "box '%s' was started meanwhile: nothing was merged, say it again",
+			    name);
+	up = restarts ? merge_start(m, name, r == 0 ? e : NULL) : 0;
+	return r < 0 ? r : up;
 }

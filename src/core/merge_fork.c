@@ -546,24 +546,14 @@ static int act(struct forked *f, const struct merge_names *n, struct err *e)
 /* A box that ran does so again, whatever became of the merge. */
 static int stop_and_act(struct forked *f, const struct merge_names *n, struct err *e)
 {
-	struct core_conn *conn = NULL;
-	struct err why = {0};
-	int ran = box_halt_to_merge(f->m->cove, n->box, e), r, up;
+	bool restarts;
+	int r = merge_stop(f->m, n->box, &restarts, e), up;
 
-	if (ran < 0)
-		return ran;
-	r = act(f, n, e);
-	if (ran == 0)
+	if (r < 0)
 		return r;
-	up = box_up(f->m->cove, n->box, false, &conn, &why);
-	core_conn_free(conn);
-	f->m->result->restarted = up == 0;
-	if (r == 0 && up < 0) {
-		*e = why;
-		err_prefix(e, "it is merged, but does not start");
-		return up;
-	}
-	return r;
+	r = act(f, n, e);
+	up = restarts ? merge_start(f->m, n->box, r == 0 ? e : NULL) : 0;
+	return r < 0 ? r : up;
 }
 
 static int merge_with(struct forked *f, struct err *e)

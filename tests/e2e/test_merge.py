@@ -363,6 +363,35 @@ def test_while_it_runs(cove, work):
     assert cove("exec", name, "--", "cat", "a.txt").ok().text == "one\ntwo\nthree\n"
 
 
+@pytest.mark.parametrize("paths", [[], ["/workspace/sub/d/a", "/workspace/sub/d/b"]])
+def test_new_directories_while_it_runs(cove, work, paths):
+    """The kernel knows of no directory below one that came while it was mounted: what goes from it would be lost."""
+    name = make(cove, work, "mkdir -p sub/d; echo 1 > sub/d/a; echo 2 > sub/d/b; touch /dev/shm/up", stop=False)
+    done = cove("merge", "--json", name, *paths)
+    if done.rc != 0:
+        assert not IS_ROOT and "stop it first" in done.errors
+        return
+    assert done.json["restarted"] is True and done.json["done"] is True
+    assert done.json["taken"] == len(done.json["changes"]) == len(paths or "1234")
+    assert (work / "sub/d/b").read_text() == "2\n" and stages(work) == []
+    cove("exec", name, "--", "sh", "-c", "touch /dev/shm/again; test ! -e /dev/shm/up && cd sub/d && rm a && mv b c") \
+        .ok()
+    assert cove("merge", name).ok().text == "D /workspace/sub/d/a\nD /workspace/sub/d/b\nA /workspace/sub/d/c\n"
+    assert os.listdir(work / "sub/d") == ["c"]
+    cove("exec", name, "--", "ls", "/dev/shm/again").ok()  # nothing of that needed a stop
+    assert any('"cove merge"' in line for line in cove("logs", "--json", name).ok().text.splitlines())
+
+
+def test_a_conflict_stops_no_box(cove, work):
+    name = make(cove, work, "mkdir d; echo box >> a.txt; touch /dev/shm/up", stop=False)
+    (work / "a.txt").write_text("mine\n")
+    (work / "src/c.c").write_text("mine\n")
+    cove("exec", name, "--", "sh", "-c", "echo t > t; mv t src/c.c").ok()
+    assert cove("merge", name).rc != 0 and cove("merge", "--dry-run", name).rc != 0
+    cove("exec", name, "--", "ls", "/dev/shm/up").ok()
+    assert not (work / "d").exists() and stages(work) == []
+
+
 @needs_root
 def test_files_are_the_directorys_owners(cove, work):
     for base, dirs, files in os.walk(work):
