@@ -367,7 +367,9 @@ static int leave_out(struct back *b, const char *why)
 {
 	bool is_in_kept = b->has_kept && path_is_within(b->path, b->kept);
 
-	if (S_ISDIR(b->head.after_mode) != S_ISDIR(b->head.before_mode) && !is_in_kept)
+	/* What is said to be deep is something in the directory that is named. */
+	if (!b->head.deep && !is_in_kept &&
+	    S_ISDIR(b->head.after_mode) != S_ISDIR(b->head.before_mode))
 		b->has_kept = str_copy(b->kept, sizeof(b->kept), b->path);
 	return say(b, COVE_MERGE_LEFT_OUT, why);
 }

@@ -209,6 +209,13 @@ def test_what_is_in_a_directory_that_is_left_out_is_left_out(cove, work):
     assert (work / "HEAD/x").read_text() == "x\n"
 
 
+def test_what_is_beside_a_path_that_is_too_long_comes(cove, work):
+    name = make(cove, work, "n=$(head -c 200 /dev/zero | tr '\\0' x); mkdir t; cd t; for i in $(seq 20); do mkdir $n; "
+                            "cd $n; done; mkdir $(head -c 255 /dev/zero | tr '\\0' a); echo b > beside")
+    assert "too long" in cove("merge", name).ok().errors
+    assert subprocess.run(["find", "t", "-name", "beside"], cwd=work, capture_output=True).stdout.count(b"beside") == 1
+
+
 def test_a_path_whose_directory_is_something_else_on_the_host(cove, work):
     (work / "n").write_text("mine\n")
     name = make(cove, work, "rm n; mkdir n; echo x > n/x; echo z > z")
