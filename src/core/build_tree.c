@@ -253,7 +253,8 @@ int build_layer_place(struct cove *cove, struct build_new *n, struct layer_pins 
 	struct layer_meta meta = {.kind = LAYER_IMAGE,
 				  .created_ms = clock_wall_ms(),
 				  .bytes = n->bytes,
-				  .files = n->files};
+				  .files = n->files,
+				  .diff_is_tree = true};
 	autoclose int lock = -1;
 	int r;
 

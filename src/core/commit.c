@@ -501,6 +501,7 @@ int commit_name_by_content(struct commit *c, struct err *e)
 	if (r < 0)
 		return r;
 	m->kind = LAYER_IMAGE;
+	m->diff_is_tree = true;
 	t->is_there = true;
 	if (c->cove->ids.kind == IDS_SINGLE)
 		sha256_hex(m->diff, strlen(m->diff), t->id);

@@ -51,6 +51,7 @@ int restore_choose_id(struct restore *s, const struct restore_member *m, int roo
 	r = layer_tar_write_as(&s->cove->ids, root_fd, -1, hash, NULL, NULL, NULL);
 	if (r == 0 && strcmp(hash, m->name) == 0 && s->cove->ids.kind != IDS_SINGLE) {
 		str_copy(meta->diff, sizeof(meta->diff), hash);
+		meta->diff_is_tree = true;
 		return 0;
 	}
 	layer_random_id(ret);

@@ -145,6 +145,7 @@ static int run_root(void *arg)
 					     .bytes_max = i->ctx.max_size,
 					     .head = j->stream ? j->stream->head : NULL,
 					     .head_len = j->stream ? j->stream->head_len : 0,
+					     .is_canonical = j->tree != NULL,
 					     .confine = oci_confine_unpack,
 					     .on_end = on_end,
 					     .arg = j};

@@ -16,10 +16,10 @@
  *	catalogue   the file is whole and counts the references that the records have
  *
  * deep also reads every file of every layer: the hash of its canonical tar (store/layer_tar.h) is
- * its diff id where Cove made the layer; of one that came as another program's tar it is the hash
- * that the first deep look found and kept in layers/<id>/tree. A box may write what a tar cannot
- * say (names that begin with `.wh.`) or more and deeper than one may hold: a snapshot of it is
- * whole, but not compared.
+ * the one in layers/<id>/tree. It is there from the beginning where Cove made the layer (build,
+ * save, import of a directory); of one that came as another program's tar, and of a snapshot, it is
+ * what the first deep look found. A box may write what a tar cannot say (names that begin with
+ * `.wh.`) or more and deeper than one may hold: a snapshot of it is whole, but not compared.
  */
 #include "base/fd.h"
 #include "base/limits.h"
@@ -42,8 +42,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define TREE_FILE "tree"
 
 struct verify {
 	struct helper *h;
@@ -250,55 +248,16 @@ static int check_keys(struct verify *v, struct err *e)
 
 /* ---- layers ---- */
 
-/* The hash that an earlier look found; "" if there was none. */
-static int read_tree_hash(int layer_fd, char ret[LAYER_ID_SIZE])
-{
-	autofree char *text = NULL;
-	const char *key, *value;
-	struct lines lines;
-	size_t len;
-	int r = fd_read_file(layer_fd, TREE_FILE, RECORD_FILE_MAX, &text, &len);
-
-	ret[0] = 0;
-	if (r == -ENOENT)
-		return 0;
-	if (r < 0 || lines_check_sum(text, len) != 1)
-		return -EBADMSG;
-	lines_init(&lines, text + LINES_SUM_BYTES, len - LINES_SUM_BYTES);
-	while ((r = lines_next(&lines, &key, &value)) > 0)
-		if (strcmp(key, "tree") == 0 && layer_is_id(value))
-			str_copy(ret, LAYER_ID_SIZE, value);
-	return r < 0 || !ret[0] ? -EBADMSG : 0;
-}
-
-static int write_tree_hash(int layer_fd, const char *hash)
-{
-	struct buf b;
-	int r;
-
-	buf_init(&b, RECORD_FILE_MAX);
-	r = lines_begin_sum(&b);
-	if (r == 0)
-		r = lines_put(&b, "tree", hash);
-	if (r == 0) {
-		lines_end_sum(&b);
-		r = fd_write_file(layer_fd, TREE_FILE, buf_data(&b), buf_len(&b), 0600, true);
-	}
-	buf_done(&b);
-	return r;
-}
-
 static void check_tree(struct verify *v, const char *id, const char *root,
 		       const struct layer_meta *meta)
 {
 	autoclose int root_fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	autoclose int layer_fd =
-		openat(v->h->state.layers_fd, id, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	char found[LAYER_ID_SIZE], known[LAYER_ID_SIZE] = "";
+	char found[LAYER_ID_SIZE], known[LAYER_ID_SIZE];
+	struct state *s = &v->h->state;
 	struct err e = {0};
-	int r = 0;
+	int r = 0, known_r;
 
-	if (root_fd < 0 || layer_fd < 0)
+	if (root_fd < 0)
 		r = err_errno(&e, errno, "open its files");
 	if (r == 0)
 		r = layer_tar_write_as(&v->h->ids, root_fd, -1, found, NULL, NULL, &e);
@@ -311,13 +270,17 @@ static void check_tree(struct verify *v, const char *id, const char *root,
 		put_problem(v, "layer", id, e.msg);
 		return;
 	}
+	known_r = layer_tree_read(s, id, known);
+	/* Its files are right whatever an earlier look kept, and a later one is to know it. */
 	if (strcmp(found, meta->diff) == 0)
-		return;
-	if (read_tree_hash(layer_fd, known) < 0)
-		put_problem(v, "layer", id, "the hash of its tree (" TREE_FILE ") is damaged");
-	else if (known[0] && strcmp(known, found) != 0)
+		r = known_r == 0 && strcmp(known, found) == 0 ? 0 : layer_tree_write(s, id, found);
+	else if (known_r == -ENOENT)
+		r = layer_tree_write(s, id, found);
+	else if (known_r < 0)
+		put_problem(v, "layer", id, "the hash of its tree (tree) is damaged");
+	else if (strcmp(known, found) != 0)
 		put_problem(v, "layer", id, "its files are not those that it had");
-	else if (!known[0] && write_tree_hash(layer_fd, found) < 0)
+	if (r < 0 && r != -ENOENT) /* removed since it was listed */
 		put_problem(v, "layer", id, "the hash of its tree could not be kept");
 }
 

@@ -205,6 +205,7 @@ int image_import_stream(struct state *s, const struct ids *ids, const char *name
 		str_copy(meta.diff, sizeof(meta.diff), j.result.id);
 		meta.bytes = im.bytes = j.result.bytes;
 		meta.files = j.result.files;
+		meta.diff_is_tree = how->is_canonical && !j.how.single && j.result.skipped == 0;
 		im.config.user = j.user;
 		im.source = how->source;
 		im.created_ms = meta.created_ms;

@@ -23,6 +23,7 @@
 
 #define META_FILE "layer"
 #define POOL_FILE "pool"
+#define TREE_FILE "tree"
 
 static const char *const kinds[] = {[LAYER_IMAGE] = "image", [LAYER_SNAPSHOT] = "snapshot"};
 
@@ -130,6 +131,56 @@ int layer_read(const struct state *s, const char *id, struct layer_meta *ret)
 		if (!take_meta(ret, key, value))
 			return -EBADMSG;
 	return r;
+}
+
+int layer_tree_read(const struct state *s, const char *id, char ret[LAYER_ID_SIZE])
+{
+	char path[LAYER_ID_SIZE + 8];
+	autofree char *text = NULL;
+	const char *key, *value;
+	struct lines lines;
+	bool found = false;
+	size_t len;
+	int r;
+
+	if (!layer_is_id(id))
+		return -EINVAL;
+	snprintf(path, sizeof(path), "%s/" TREE_FILE, id);
+	r = fd_read_file(s->layers_fd, path, RECORD_FILE_MAX, &text, &len);
+	if (r < 0)
+		return r;
+	if (lines_check_sum(text, len) != 1)
+		return -EBADMSG;
+	lines_init(&lines, text + LINES_SUM_BYTES, len - LINES_SUM_BYTES);
+	while ((r = lines_next(&lines, &key, &value)) > 0)
+		if (strcmp(key, "tree") == 0 && layer_is_id(value))
+			found = str_copy(ret, LAYER_ID_SIZE, value);
+	return r < 0 || !found ? -EBADMSG : 0;
+}
+
+static int write_tree(int layer_fd, const char *hash)
+{
+	struct buf b;
+	int r;
+
+	buf_init(&b, RECORD_FILE_MAX);
+	r = lines_begin_sum(&b);
+	if (r == 0)
+		r = lines_put(&b, "tree", hash);
+	if (r == 0) {
+		lines_end_sum(&b);
+		r = fd_write_file(layer_fd, TREE_FILE, buf_data(&b), buf_len(&b), 0600, true);
+	}
+	buf_done(&b);
+	return r;
+}
+
+int layer_tree_write(const struct state *s, const char *id, const char *hash)
+{
+	autoclose int fd =
+		openat(s->layers_fd, id, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+
+	return fd < 0 ? -errno : write_tree(fd, hash);
 }
 
 int layers_check(const struct state *s, const char *const *ids, size_t count, struct err *e)
@@ -261,6 +312,8 @@ int layers_place(struct state *s, const struct ids *ids, struct layer_new *l, co
 {
 	int r = meta ? write_meta(l->fd, meta) : 0;
 
+	if (r == 0 && meta && meta->diff_is_tree)
+		r = write_tree(l->fd, meta->diff);
 	if (r == 0 && renameat(s->layers_fd, l->name, s->layers_fd, id) < 0)
 		r = -errno;
 	if (r < 0)

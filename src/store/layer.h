@@ -4,6 +4,7 @@
  *	layers/<id>/rootfs	the tree; on a pool it lies at pool/layers/<id>/upper instead
  *	layers/<id>/pool	which one of the pool's, where it does
  *	layers/<id>/layer	what it is; lines
+ *	layers/<id>/tree	the hash of its tree, where it is known; lines
  *
  * An id is 64 hex digits. A layer of an image is named after its content: the SHA-256 of the tar
  * that it came as (its diff id). One that keeps a box's state has a random id.
@@ -30,6 +31,9 @@ struct layer_meta {
 	uint64_t created_ms;
 	uint64_t bytes, files;
 	char diff[LAYER_ID_SIZE]; /* SHA-256 of its tar; empty: not known */
+	/* For layers_place: that tar is the canonical one of the tree as it lies there, so that what
+	 * becomes of the tree later is found out. */
+	bool diff_is_tree;
 };
 
 bool layer_is_id(const char *id);
@@ -41,6 +45,10 @@ int layer_root(const struct state *s, const char *id, char *ret, size_t size);
 
 /* -ENOENT if there is no such layer. One of an older Cove says nothing: all is 0. */
 int layer_read(const struct state *s, const char *id, struct layer_meta *ret);
+
+/* The hash of its tree (layer_tar.h). -ENOENT where none is kept, -EBADMSG where that is damaged. */
+int layer_tree_read(const struct state *s, const char *id, char ret[LAYER_ID_SIZE]);
+int layer_tree_write(const struct state *s, const char *id, const char *hash);
 
 /* Under the layers' lock, before something is written that refers to them: ERR_CONFLICT where the
  * box that stood on one was removed or rolled back meanwhile. */

@@ -259,14 +259,77 @@ def test_verify_says_what_is_damaged(home):
     spec.write_bytes(text)
 
 
-def test_verify_deep_sees_a_changed_file(home):
-    layer = [name for name in layers(home)][0]
-    path = home_of(home) / "layers" / layer / "rootfs/usr/data"
-    assert problems(home, "--deep") == []
+def spoil(path):
+    """A file of a layer, which may be another id's."""
     subprocess.run(["unshare", "--user", "--map-root-user", "--map-auto", "sh", "-c", f"echo z >>{path}"]
                    if os.geteuid() else ["sh", "-c", f"echo z >>{path}"], check=True)
+
+
+def layer_file(cove, layer, name="usr/data"):
+    return home_of(cove) / "layers" / layer / "rootfs" / name
+
+
+def test_verify_deep_sees_a_changed_file(home):
+    layer = [name for name in layers(home)][0]
+    assert problems(home, "--deep") == []
+    spoil(layer_file(home, layer))
     assert problems(home) == []
     assert problems(home, "--deep") == [("layer", layer)]
+
+
+def image_layer(cove, name):
+    """The last layer of an image."""
+    return json.loads(cove("image", "inspect", name).ok().text)["layers"][-1]["id"]
+
+
+def test_verify_deep_knows_what_cove_made(new_home, tmp):
+    """Its own layers have their hash from the beginning: not even a first look takes damage for what they are."""
+    cove = new_home()
+    tree = tmp / "tree"
+    (tree / "usr").mkdir(parents=True)
+    (tree / "usr/data").write_text("of a directory\n")
+    (tree / "usr/link").symlink_to("data")
+    (tree / "Dockerfile").write_text("FROM dir\nCOPY usr/data /usr/built\n")
+    cove("image", "import", "dir", tree).ok()
+    cove("image", "build", "-t", "built", tree).ok()
+    made = {image_layer(cove, "dir"): "usr/data", image_layer(cove, "built"): "usr/built"}
+    assert len(made) == 2 and problems(cove, "--deep") == []
+    for layer in made:
+        (home_of(cove) / "layers" / layer / "tree").read_text()
+    for layer, name in made.items():
+        spoil(layer_file(cove, layer, name))
+    for _ in range(2):
+        assert sorted(problems(cove, "--deep")) == sorted(("layer", layer) for layer in made)
+
+
+def test_verify_deep_knows_a_saved_image(cove, shared):
+    cove("exec", shared, "--", "sh", "-c", "echo mine >/var/tmp/mine").ok()
+    cove("image", "save", shared, "spoiled").ok()
+    layer = image_layer(cove, "spoiled")
+    try:
+        spoil(layer_file(cove, layer, "var/tmp/mine"))
+        for _ in range(2):
+            assert ("layer", layer) in problems(cove, "--deep")
+    finally:
+        cove("image", "rm", "spoiled").ok()
+
+
+def test_verify_deep_keeps_what_it_found_right(home, new_home, tmp):
+    """Of a layer that came as a tar of the canonical form, which has the hash that it came with."""
+    other = new_home()
+    tree = tmp / "tree"
+    (tree / "usr").mkdir(parents=True)
+    (tree / "usr/data").write_text("of a directory\n")
+    home("image", "import", "dir", tree).ok()
+    home("image", "export", "dir", tmp / "oci").ok()
+    other("image", "import", tmp / "oci", "--name", "dir").ok()
+    layer = image_layer(other, "dir")
+    assert not (home_of(other) / "layers" / layer / "tree").exists()
+    assert problems(other, "--deep") == []
+    assert layer in (home_of(other) / "layers" / layer / "tree").read_text()
+    spoil(layer_file(other, layer))
+    for _ in range(2):
+        assert problems(other, "--deep") == [("layer", layer)]
 
 
 def test_verify_sees_a_layer_that_is_gone(home):
