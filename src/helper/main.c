@@ -114,6 +114,10 @@ int main(void)
 		return 2;
 	}
 	signal(SIGPIPE, SIG_IGN);
+	/* A terminal's Ctrl-C is for all of its processes at once. Who started this one says whether
+	 * it ends (cancel) or ends itself, and then this ends, too. */
+	signal(SIGINT, SIG_IGN);
+	signal(SIGQUIT, SIG_IGN);
 	end_with_caller();
 	r = fd_read_sealed(REQUEST_FD, HELPER_REQUEST_MAX, &text, &len);
 	if (r < 0)

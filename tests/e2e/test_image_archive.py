@@ -473,9 +473,9 @@ def test_a_million_directories_in_one_place(store):
 
 # ---- interrupted ----
 
-def fed(cove, data, *args):
+def fed(cove, data, *args, **kw):
     """An import that has read data and waits for more."""
-    client = cove.start("image", "import", *args)
+    client = cove.start("image", "import", *args, **kw)
     client.stdin.write(data)
     client.stdin.flush()
     return client
@@ -494,12 +494,16 @@ def begun(cove, kind):
         (kind != "root" and held(cove).get("blobs"))
 
 
-@pytest.mark.parametrize("kind", ["root", "layout"])
-def test_interrupted(store, kind):
+@pytest.mark.parametrize("kind, whole_group", [("root", False), ("layout", False), ("root", True), ("layout", True)])
+def test_interrupted(store, kind, whole_group):
+    """Also as a terminal does it, whose signal is for cove-store, too."""
     before = held(store)
-    client = fed(store, half(kind), "--name", "half", "-")
+    client = fed(store, half(kind), "--name", "half", "-", start_new_session=whole_group)
     wait_until(begun(store, kind), "the import to begin")
-    client.send_signal(signal.SIGINT)
+    if whole_group:
+        os.killpg(client.pid, signal.SIGINT)
+    else:
+        client.send_signal(signal.SIGINT)
     out, err = client.communicate(timeout=DEADLINE)
     assert client.returncode == 130, err
     assert {k: v for k, v in held(store).items() if v} == {k: v for k, v in before.items() if v}
