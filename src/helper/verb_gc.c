@@ -117,6 +117,21 @@ static int gc_blob(struct gc *g, const char *digest, struct err *e)
 	return r;
 }
 
+/* What was moved aside stays only while an image misses it. */
+static int gc_aside(struct gc *g, json_t *used, struct err *e)
+{
+	struct state *s = &g->h->state;
+	char **digests = NULL;
+	size_t count = 0;
+	int r = blobs_list_aside(s, &digests, &count, e);
+
+	for (size_t i = 0; r == 0 && i < count; i++)
+		if (!json_object_get(used, digests[i]) && !blobs_has(s, digests[i]))
+			r = blobs_remove(s, digests[i], e);
+	state_names_free(digests, count);
+	return r;
+}
+
 static int gc_blobs(struct gc *g, struct err *e)
 {
 	struct state *s = &g->h->state;
@@ -142,6 +157,8 @@ static int gc_blobs(struct gc *g, struct err *e)
 	for (size_t i = 0; r == 0 && i < count; i++)
 		if (!json_object_get(used, digests[i]))
 			r = gc_blob(g, digests[i], e);
+	if (r == 0 && !g->dry_run)
+		r = gc_aside(g, used, e);
 	if (r == 0 && g->parts && !g->dry_run) {
 		r = blobs_drop_parts(s, &bytes, e);
 		g->bytes += bytes;

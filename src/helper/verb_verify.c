@@ -12,7 +12,7 @@
  *	workspaces  the layers that one stands on are there
  *	keys	    the record reads, its sum holds
  *	layers	    the tree is there and its own file reads
- *	blobs	    their hash is their name
+ *	blobs	    their hash is their name; one that has another is moved aside (store/blobs.h)
  *	catalogue   the file is whole and counts the references that the records have
  *
  * deep also reads every file of every layer: the hash of its canonical tar (store/layer_tar.h) is
@@ -88,9 +88,12 @@ static void check_image(struct verify *v, const char *name)
 	}
 	for (size_t i = 0; i < im.layer_count; i++)
 		check_ref(v, "image", name, im.layers[i]);
-	if (im.digest && !blobs_has(&v->h->state, im.digest))
+	/* One that was moved aside is said among the blobs. */
+	if (im.digest && !blobs_has(&v->h->state, im.digest) &&
+	    !blobs_is_aside(&v->h->state, im.digest))
 		put_problem(v, "image", name, "its manifest is not in blobs/");
-	if (im.config_digest && !blobs_has(&v->h->state, im.config_digest))
+	if (im.config_digest && !blobs_has(&v->h->state, im.config_digest) &&
+	    !blobs_is_aside(&v->h->state, im.config_digest))
 		put_problem(v, "image", name, "its configuration is not in blobs/");
 	image_done(&im);
 }
@@ -320,6 +323,26 @@ static int check_layers(struct verify *v, struct err *e)
 
 /* ---- blobs ---- */
 
+/* Those that this or another look found damaged, until they are back. */
+static int check_aside(struct verify *v, struct err *e)
+{
+	char **digests = NULL;
+	size_t count = 0;
+	int r = blobs_list_aside(&v->h->state, &digests, &count, e);
+
+	for (size_t i = 0; r == 0 && i < count; i++) {
+		struct err why = {0};
+
+		if (!blobs_is_aside(&v->h->state, digests[i]))
+			continue;
+		v->checked++;
+		blobs_damaged(digests[i], &why);
+		put_problem(v, "blob", digests[i], why.msg);
+	}
+	state_names_free(digests, count);
+	return r;
+}
+
 static int check_blobs(struct verify *v, struct err *e)
 {
 	char **digests = NULL;
@@ -328,12 +351,16 @@ static int check_blobs(struct verify *v, struct err *e)
 
 	for (size_t i = 0; r == 0 && i < count; i++) {
 		struct err why = {0};
+		int k;
 
 		v->checked++;
-		if (blobs_verify(&v->h->state, digests[i], &why) < 0 && why.kind != ERR_NOT_FOUND)
+		k = blobs_verify(&v->h->state, digests[i], &why);
+		if (k < 0 && why.kind != ERR_NOT_FOUND && !blobs_is_aside(&v->h->state, digests[i]))
 			put_problem(v, "blob", digests[i], why.msg);
 	}
 	state_names_free(digests, count);
+	if (r == 0)
+		r = check_aside(v, e);
 	return r;
 }
 

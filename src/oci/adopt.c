@@ -87,10 +87,7 @@ static int read_text(struct oci_ctx *c, const char *digest, size_t max, char **r
 	if (r < 0)
 		return r;
 	sha256_hex(*ret, *ret_len, is);
-	if (strcmp(is, digest) == 0)
-		return 0;
-	return err_set(e, ERR_DAMAGED, EBADMSG,
-		       "blobs/%s is damaged; remove it and get the image again", digest);
+	return strcmp(is, digest) == 0 ? 0 : blobs_verify(c->state, digest, e);
 }
 
 static int read_texts(struct adopt *a, const char *manifest_digest, struct err *e)
@@ -233,6 +230,19 @@ static uint64_t taken(const struct adopt_layer *l)
 	return expand_taken(&l->stream);
 }
 
+/* What could not be unpacked may be the disk's fault rather than the image's: then the blob is moved
+ * aside, and the next pull or import brings it again. */
+static int blame_blob(struct adopt *a, const struct adopt_layer *l, int r, struct err *e)
+{
+	struct err why = {0};
+
+	if (blobs_verify(a->c->state, l->desc->digest, &why) != -EBADMSG)
+		return r;
+	if (e)
+		*e = why;
+	return -EBADMSG;
+}
+
 /* A worker has ended. */
 static int finish_layer(struct adopt *a, struct adopt_layer *l, struct err *e)
 {
@@ -248,13 +258,13 @@ static int finish_layer(struct adopt *a, struct adopt_layer *l, struct err *e)
 	r = expand_close(&l->stream, j->code < 0 ? j->code : 0, e);
 	fd_close(&l->blob_fd);
 	a->done += l->desc->size;
+	if (r == 0 && strcmp(j->result.id, l->diff) != 0)
+		r = err_set(e, ERR_INVALID, EBADMSG,
+			    "a layer is not what the image's config says: its content has the "
+			    "hash %.12s..., not %.12s...",
+			    j->result.id, l->diff);
 	if (r < 0)
-		return r;
-	if (strcmp(j->result.id, l->diff) != 0)
-		return err_set(e, ERR_INVALID, EBADMSG,
-			       "a layer is not what the image's config says: its content has the "
-			       "hash %.12s..., not %.12s...",
-			       j->result.id, l->diff);
+		return r == -EBADMSG || r == -EINVAL || r == -EIO ? blame_blob(a, l, r, e) : r;
 	l->meta = (struct layer_meta){.kind = LAYER_IMAGE,
 				      .created_ms = clock_wall_ms(),
 				      .bytes = j->result.bytes,

@@ -127,6 +127,7 @@ static int end_blob(struct oci_bundle *a, struct blob_put *p, char ret[BLOB_DIGE
 		ret[2 * i + 1] = digits[sum[i] & 15];
 	}
 	ret[64] = 0;
+	/* One that is damaged is replaced; it is an image's already. */
 	if (!blobs_has(a->c->state, ret))
 		r = remember_made(a, ret, e);
 	if (r == 0)
@@ -332,8 +333,9 @@ int oci_bundle_add(struct oci_bundle *a, const char *digest, const char *name, s
 	return add_found(a, digest, name, e);
 }
 
-/* From a directory: a blob that is not there yet. */
-static int copy_blob(struct oci_bundle *a, const struct oci_desc *d, struct err *e)
+/* From a directory. One that is in blobs/ already is written all the same: it shows whether the
+ * layout's own is what its digest says, and replaces one that a disk damaged. */
+static int copy_blob(struct oci_bundle *a, const struct oci_desc *d, int fd, struct err *e)
 {
 	char path[sizeof(BLOBS_PREFIX) + BLOB_DIGEST], digest[BLOB_DIGEST];
 	autofree uint8_t *block = malloc(ARCHIVE_BLOCK);
@@ -343,12 +345,10 @@ static int copy_blob(struct oci_bundle *a, const struct oci_desc *d, struct err 
 	int r;
 
 	snprintf(path, sizeof(path), BLOBS_PREFIX "%s", d->digest);
-	autoclose int fd = fd_openat2(a->dir_fd, path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0,
-				      FD_BENEATH | FD_NO_SYMLINKS);
 	if (!block)
 		return err_errno(e, ENOMEM, "read a layout");
-	if (fd < 0 || fstat(fd, &st) < 0)
-		return err_errno(e, fd < 0 ? -fd : errno, "open '%s' of the layout", path);
+	if (fstat(fd, &st) < 0)
+		return err_errno(e, errno, "open '%s' of the layout", path);
 	if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size != d->size)
 		return bad(e, "a blob that is no file or of another size than was said", path);
 	r = blobs_begin(a->c->state, NULL, d->size, &p, e);
@@ -368,14 +368,29 @@ static int copy_blob(struct oci_bundle *a, const struct oci_desc *d, struct err 
 	return r;
 }
 
+/* 1: the layout has no such file. */
+static int take_from_dir(struct oci_bundle *a, const struct oci_desc *d, struct err *e)
+{
+	char path[sizeof(BLOBS_PREFIX) + BLOB_DIGEST];
+
+	snprintf(path, sizeof(path), BLOBS_PREFIX "%s", d->digest);
+	autoclose int fd = fd_openat2(a->dir_fd, path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0,
+				      FD_BENEATH | FD_NO_SYMLINKS);
+	if (fd == -ENOENT)
+		return 1;
+	if (fd < 0)
+		return err_errno(e, -fd, "open '%s' of the layout", path);
+	return copy_blob(a, d, fd, e);
+}
+
 /* Sees to it that a blob is in blobs/, and is as long as was said. */
 static int need_blob(struct oci_bundle *a, const struct oci_desc *d, struct err *e)
 {
 	uint64_t size;
-	int r;
+	int r = a->dir_fd >= 0 ? take_from_dir(a, d, e) : 1;
 
-	if (!blobs_has(a->c->state, d->digest) && a->dir_fd >= 0)
-		return copy_blob(a, d, e);
+	if (r <= 0)
+		return r;
 	autoclose int fd = -1;
 	r = blobs_open(a->c->state, d->digest, &fd, &size, e);
 	if (r < 0)

@@ -89,6 +89,15 @@ static int add_text(struct export *x, const char *text, char ret[BLOB_DIGEST], s
 	return p && p->text ? 0 : -ENOMEM;
 }
 
+/* 1: the blob is not there, so that all is packed anew. One that was found damaged is an error: what
+ * is packed has another digest, and getting the image again brings the original. */
+static int find_original(struct export *x, const char *digest, struct err *e)
+{
+	if (blobs_has(x->c->state, digest))
+		return 0;
+	return blobs_is_aside(x->c->state, digest) ? blobs_damaged(digest, e) : 1;
+}
+
 /* The manifest, config and layers it came as. 1: not all of them are there any more. */
 static int plan_original(struct export *x, struct err *e)
 {
@@ -97,17 +106,17 @@ static int plan_original(struct export *x, struct err *e)
 	size_t n;
 	int r;
 
-	if (!x->im->digest || !blobs_has(x->c->state, x->im->digest))
-		return 1;
+	r = x->im->digest ? find_original(x, x->im->digest, e) : 1;
+	if (r != 0)
+		return r;
 	r = blobs_read(x->c->state, x->im->digest, OCI_MANIFEST_MAX, &text, &n, e);
 	if (r == 0)
 		r = oci_manifest_parse(text, n, NULL, &m, e);
 	if (r < 0)
 		return r;
-	if (!blobs_has(x->c->state, m.config.digest))
-		r = 1;
+	r = find_original(x, m.config.digest, e);
 	for (size_t i = 0; i < m.count && r == 0; i++)
-		r = !blobs_has(x->c->state, m.items[i].digest);
+		r = find_original(x, m.items[i].digest, e);
 	if (r == 0 && !add_part(x, m.config.digest, m.config.size, e))
 		r = -ENOMEM;
 	for (size_t i = 0; i < m.count && r == 0; i++) {
@@ -268,9 +277,12 @@ static int put_blob(struct export *x, const struct export_part *p, int fd, struc
 	sha_end(&sha, sum);
 	for (size_t i = 0; i < sizeof(sum); i++)
 		snprintf(is + 2 * i, 3, "%02x", sum[i]);
-	if (r == 0 && strcmp(is, p->digest) != 0)
-		r = err_set(e, ERR_DAMAGED, EBADMSG, "blobs/%s is damaged; get the image again",
+	/* Looked at once more, it is moved aside, so that getting the image again heals it. */
+	if (r == 0 && strcmp(is, p->digest) != 0 && blobs_verify(x->c->state, p->digest, e) == 0)
+		r = err_set(e, ERR_DAMAGED, EBADMSG, "blobs/%s changed while it was exported",
 			    p->digest);
+	else if (r == 0 && strcmp(is, p->digest) != 0)
+		r = -EBADMSG;
 	return r;
 }
 

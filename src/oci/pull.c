@@ -293,6 +293,9 @@ static int add_job(struct pull *p, const struct oci_desc *d, bool is_layer, stru
 	if (p->all_size > OCI_IMAGE_BYTES_MAX)
 		return err_set(e, ERR_LIMIT, EFBIG, "the image has more than %llu GiB",
 			       OCI_IMAGE_BYTES_MAX >> 30);
+	/* A layer would take long to read: that of one is looked at when it is unpacked or exported. */
+	if (!is_layer)
+		(void)blobs_verify(p->s, d->digest, NULL);
 	p->jobs[p->count++] =
 		(struct pull_job){.pull = p, .desc = d, .is_layer = is_layer, .put.fd = -1};
 	return 0;
@@ -305,7 +308,7 @@ static int check_room(struct pull *p, struct err *e)
 	struct statvfs st;
 
 	for (size_t i = 0; i < p->count; i++)
-		if (!blobs_has(p->s, p->jobs[i].desc->digest))
+		if (!blobs_has_size(p->s, p->jobs[i].desc->digest, p->jobs[i].desc->size))
 			missing += p->jobs[i].desc->size;
 	if (missing == 0 || fstatvfs(p->s->home_fd, &st) < 0 ||
 	    missing / (st.f_frsize ? st.f_frsize : 1) <= st.f_bavail)
@@ -364,8 +367,8 @@ static int get_manifest(struct pull *p, const char *digest, struct oci_manifest 
 	size_t n = 0;
 	int r;
 
-	/* One that is there needs no registry. */
-	if (digest && blobs_has(p->s, digest)) {
+	/* One that is there, and is what it is called, needs no registry. */
+	if (digest && blobs_verify(p->s, digest, NULL) == 0) {
 		r = blobs_read(p->s, digest, OCI_MANIFEST_MAX, &kept, &n, e);
 		if (r == 0)
 			r = oci_manifest_parse(kept, n, NULL, m, e);

@@ -16,6 +16,7 @@
 
 #define PART_PREFIX ".part-"
 #define NEW_PREFIX  ".new-"
+#define BAD_PREFIX  "bad-"
 
 static int open_dir(struct state *s, bool make, int *ret_fd, struct err *e)
 {
@@ -54,13 +55,19 @@ static void digest_of(struct sha *sha, char ret[BLOB_DIGEST])
 
 /* ---- reading ---- */
 
-bool blobs_has(struct state *s, const char *digest)
+bool blobs_has_size(struct state *s, const char *digest, uint64_t size)
 {
 	autoclose int dir_fd = -1;
 	struct stat st;
 
 	return blobs_is_digest(digest) && open_dir(s, false, &dir_fd, NULL) == 0 &&
-	       fstatat(dir_fd, digest, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode);
+	       fstatat(dir_fd, digest, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
+	       (size == BLOB_SIZE_UNKNOWN || (uint64_t)st.st_size == size);
+}
+
+bool blobs_has(struct state *s, const char *digest)
+{
+	return blobs_has_size(s, digest, BLOB_SIZE_UNKNOWN);
 }
 
 int blobs_open(struct state *s, const char *digest, int *ret_fd, uint64_t *ret_size, struct err *e)
@@ -128,6 +135,50 @@ static int hash_file(int fd, struct sha *sha, uint64_t *ret_bytes)
 	return 0;
 }
 
+/* Is the open file the one of that name? */
+static bool is_still_named(int dir_fd, const char *name, int fd)
+{
+	struct stat mine, named;
+
+	return fstat(fd, &mine) == 0 && fstatat(dir_fd, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       mine.st_dev == named.st_dev && mine.st_ino == named.st_ino;
+}
+
+static void bad_name(char ret[80], const char *digest)
+{
+	snprintf(ret, 80, BAD_PREFIX "%s", digest);
+}
+
+bool blobs_is_aside(struct state *s, const char *digest)
+{
+	autoclose int dir_fd = -1;
+	char name[80];
+
+	if (!blobs_is_digest(digest) || blobs_has(s, digest) ||
+	    open_dir(s, false, &dir_fd, NULL) < 0)
+		return false;
+	bad_name(name, digest);
+	return faccessat(dir_fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+int blobs_damaged(const char *digest, struct err *e)
+{
+	return err_set(e, ERR_DAMAGED, EBADMSG,
+		       "blob sha256:%s is damaged: get its image again (cove image pull, import)",
+		       digest);
+}
+
+/* Where this fails it stays where it is, and the next look finds it again. */
+static void move_aside(struct state *s, const char *digest, int fd)
+{
+	autoclose int dir_fd = -1;
+	char name[80];
+
+	bad_name(name, digest);
+	if (open_dir(s, false, &dir_fd, NULL) == 0 && is_still_named(dir_fd, digest, fd))
+		renameat(dir_fd, digest, dir_fd, name);
+}
+
 int blobs_verify(struct state *s, const char *digest, struct err *e)
 {
 	char got[BLOB_DIGEST];
@@ -142,14 +193,16 @@ int blobs_verify(struct state *s, const char *digest, struct err *e)
 	if (r < 0)
 		return state_error(s, -r, "read a blob in", e);
 	digest_of(&sha, got);
-	if (strcmp(got, digest) != 0)
-		return err_set(e, ERR_DAMAGED, EBADMSG,
-			       "blob sha256:%s is damaged: its content has another hash", digest);
-	return 0;
+	if (strcmp(got, digest) == 0)
+		return 0;
+	move_aside(s, digest, fd);
+	return blobs_damaged(digest, e);
 }
 
-int blobs_list(struct state *s, char ***ret_digests, size_t *ret_count, struct err *e)
+static int list(struct state *s, const char *prefix, char ***ret_digests, size_t *ret_count,
+		struct err *e)
 {
+	size_t skip = strlen(prefix);
 	autoclose int dir_fd = -1;
 	size_t kept = 0;
 	int r = open_dir(s, false, &dir_fd, e);
@@ -160,13 +213,27 @@ int blobs_list(struct state *s, char ***ret_digests, size_t *ret_count, struct e
 	if (r < 0)
 		return state_error(s, -r, "list blobs/ in", e);
 	for (size_t i = 0; i < *ret_count; i++) {
-		if (blobs_is_digest((*ret_digests)[i]))
-			(*ret_digests)[kept++] = (*ret_digests)[i];
-		else
-			free((*ret_digests)[i]);
+		char *name = (*ret_digests)[i];
+
+		if (str_starts(name, prefix) && blobs_is_digest(name + skip)) {
+			memmove(name, name + skip, BLOB_DIGEST);
+			(*ret_digests)[kept++] = name;
+		} else {
+			free(name);
+		}
 	}
 	*ret_count = kept;
 	return 0;
+}
+
+int blobs_list(struct state *s, char ***ret_digests, size_t *ret_count, struct err *e)
+{
+	return list(s, "", ret_digests, ret_count, e);
+}
+
+int blobs_list_aside(struct state *s, char ***ret_digests, size_t *ret_count, struct err *e)
+{
+	return list(s, BAD_PREFIX, ret_digests, ret_count, e);
 }
 
 /* ---- writing ---- */
@@ -184,22 +251,13 @@ static int new_part(struct state *s, struct blob_put *p, struct err *e)
 	return 0;
 }
 
-/* Does the locked file still have its name? Its last writer may have finished it in between. */
-static bool is_still_named(int dir_fd, const char *name, int fd)
-{
-	struct stat mine, named;
-
-	return fstat(fd, &mine) == 0 && fstatat(dir_fd, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
-	       mine.st_dev == named.st_dev && mine.st_ino == named.st_ino;
-}
-
 /* 0 with the part open and locked, 1 when the blob is there. */
 static int lock_part(struct state *s, struct blob_put *p, struct err *e)
 {
 	bool named;
 
 	for (;;) {
-		if (blobs_has(s, p->digest))
+		if (blobs_has_size(s, p->digest, p->size))
 			return 1;
 		p->fd = openat(p->dir_fd, p->name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 		if (p->fd < 0)
@@ -212,9 +270,9 @@ static int lock_part(struct state *s, struct blob_put *p, struct err *e)
 						 p->digest)
 				       : state_error(s, errno, "lock a blob in", e);
 		named = is_still_named(p->dir_fd, p->name, p->fd);
-		if (named && !blobs_has(s, p->digest))
+		if (named && !blobs_has_size(s, p->digest, p->size))
 			return 0;
-		/* Its writer was done before we had the lock; a name made by our own open goes. */
+		/* Its last writer was done before we had the lock; a name made by our own open goes. */
 		if (named)
 			unlinkat(p->dir_fd, p->name, 0);
 		fd_close(&p->fd);
@@ -292,10 +350,14 @@ int blobs_add(struct state *s, struct blob_put *p, const void *data, size_t n, s
  * there before the caller goes on. */
 static int name_it(struct state *s, struct blob_put *p, struct err *e)
 {
+	char bad[80];
+
 	if (fdatasync(p->fd) < 0)
 		return state_error(s, errno, "sync a blob in", e);
 	if (renameat(p->dir_fd, p->name, p->dir_fd, p->digest) < 0)
 		return state_error(s, errno, "name a blob in", e);
+	bad_name(bad, p->digest);
+	unlinkat(p->dir_fd, bad, 0); /* it is back */
 	return fsync(p->dir_fd) < 0 ? state_error(s, errno, "sync blobs/ in", e) : 0;
 }
 
@@ -356,7 +418,9 @@ int blobs_put(struct state *s, const char *digest, const void *data, size_t n,
 			       "what was asked for, and nothing of it was kept",
 			       digest, got);
 	/* Not by its digest: two at once are fine, the second takes the name over. */
-	r = blobs_has(s, got) ? 1 : blobs_begin(s, NULL, n, &p, e);
+	r = blobs_has_size(s, got, n) && blobs_verify(s, got, NULL) == 0
+		    ? 1
+		    : blobs_begin(s, NULL, n, &p, e);
 	if (r == 0) {
 		r = blobs_add(s, &p, data, n, e);
 		if (r == 0)
@@ -408,13 +472,16 @@ int blobs_remove(struct state *s, const char *digest, struct err *e)
 {
 	autoclose int dir_fd = -1;
 	int r = check_digest(digest, e);
+	char bad[80];
 
 	if (r < 0)
 		return r;
 	r = open_dir(s, false, &dir_fd, e);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
-	if (unlinkat(dir_fd, digest, 0) < 0 && errno != ENOENT)
+	bad_name(bad, digest);
+	if ((unlinkat(dir_fd, digest, 0) < 0 && errno != ENOENT) ||
+	    (unlinkat(dir_fd, bad, 0) < 0 && errno != ENOENT))
 		return state_error(s, errno, "remove a blob in", e);
 	return 0;
 }

@@ -7,6 +7,8 @@
  *	blobs/.part-<digest>  a part of one, from its beginning. Whoever writes it holds flock(2)
  *			      on it; whoever comes later goes on where it ends
  *	blobs/.new-<random>   one whose digest its writer does not know yet
+ *	blobs/bad-<digest>    one whose content had another hash when it was looked at: it is no blob
+ *			      any more, so that who needs it gets it again, and goes when it is back
  *
  * A killed writer leaves a part that the next one takes up, and a blob is whole or absent. A part
  * that others have damaged is found out at the end, by its hash, and dropped.
@@ -21,21 +23,32 @@
 #include <stdint.h>
 
 enum { BLOB_DIGEST = 65 }; /* 64 lower-case hex digits and a NUL */
+#define BLOB_SIZE_UNKNOWN UINT64_MAX
 
 bool blobs_is_digest(const char *digest);
 
-/* Is it there, whole? */
+/* Is it there? Its content is not looked at. */
 bool blobs_has(struct state *s, const char *digest);
+/* The same with the size that it is said to have (BLOB_SIZE_UNKNOWN: any): a disk that was full or
+ * went down leaves some that are shorter. */
+bool blobs_has_size(struct state *s, const char *digest, uint64_t size);
 /* ERR_NOT_FOUND. The descriptor is for reading; ret_size may be NULL. */
 int blobs_open(struct state *s, const char *digest, int *ret_fd, uint64_t *ret_size, struct err *e);
 /* All of a small one: ERR_LIMIT beyond max. Owned and NUL-terminated. */
 int blobs_read(struct state *s, const char *digest, size_t max, char **ret, size_t *ret_len,
 	       struct err *e);
-/* Does its content still have the hash that is its name? ERR_DAMAGED if not. */
+/* Does its content still have the hash that is its name? ERR_DAMAGED (-EBADMSG) if not: then it is
+ * moved aside. Costs the reading of all of it. */
 int blobs_verify(struct state *s, const char *digest, struct err *e);
+/* Was it moved aside, and is not back? */
+bool blobs_is_aside(struct state *s, const char *digest);
+/* The sentence for that. */
+int blobs_damaged(const char *digest, struct err *e);
 
 /* The digests of all, sorted. Free with state_names_free. */
 int blobs_list(struct state *s, char ***ret_digests, size_t *ret_count, struct err *e);
+/* The same of those that were moved aside. */
+int blobs_list_aside(struct state *s, char ***ret_digests, size_t *ret_count, struct err *e);
 
 /* ---- writing ---- */
 
@@ -49,12 +62,10 @@ struct blob_put {
 	struct sha sha;
 };
 
-#define BLOB_SIZE_UNKNOWN UINT64_MAX
-
 /*
  * Begins to write one, or goes on with a part: p->have says where. digest NULL: it is named after
- * what comes. 0; 1 when it is there already, whole; -EBUSY (ERR_CONFLICT) while another process
- * writes it.
+ * what comes. 0; 1 when it is there already, with that size; -EBUSY (ERR_CONFLICT) while another
+ * process writes it.
  */
 int blobs_begin(struct state *s, const char *digest, uint64_t size, struct blob_put *p,
 		struct err *e);
@@ -81,7 +92,7 @@ int blobs_hold(struct state *s, int *ret_fd, struct err *e);
 /* The other side: to look which are unused and to remove them. ERR_CONFLICT (-EBUSY) while they are
  * held. */
 int blobs_lock(struct state *s, int *ret_fd, struct err *e);
-/* Missing is success. */
+/* Also what was moved aside. Missing is success. */
 int blobs_remove(struct state *s, const char *digest, struct err *e);
 /* Removes what killed writers of blobs without a known digest left: none can go on with that. */
 void blobs_sweep(struct state *s);

@@ -471,6 +471,38 @@ def test_a_million_directories_in_one_place(store):
     forget(store, "many")
 
 
+# ---- blobs that are there already ----
+
+def flipped(data):
+    return data[:-1] + bytes([data[-1] ^ 1])
+
+
+def test_a_layout_that_lies_beside_a_good_blob(store, tmp):
+    """Its blob has a digest that the store has, and other content."""
+    layout = Layout([LOWER, UPPER], RUN)
+    store("image", "import", layout.write(tmp / "good")).ok()
+    lying = pathlib.Path(layout.write(tmp / "lying")) / "blobs/sha256" / sha(layout.blobs[0])
+    lying.write_bytes(flipped(lying.read_bytes()))
+    store.fails("invalid", "image", "import", tmp / "lying", "--name", "liar", rc=125)
+    assert store("system", "verify").rc == 0 and "liar" not in store("image", "ls").text
+    forget(store, "app:1")
+
+
+@pytest.mark.parametrize("form", ["dir", "tar"])
+def test_a_damaged_blob_is_healed_by_an_import(store, tmp, form):
+    layout = Layout([LOWER, UPPER], RUN)
+    source = layout.write(tmp / "layout")
+    if form == "tar":
+        source = tmp / "layout.tar"
+        source.write_bytes(layout.tar())
+    store("image", "import", source).ok()
+    blob = pathlib.Path(store.home, "blobs", sha(layout.blobs[0]))
+    blob.write_bytes(flipped(blob.read_bytes()))
+    store("image", "import", source, "--name", "app:1").ok()
+    assert blob.read_bytes() == layout.blobs[0] and store("system", "verify").rc == 0
+    forget(store, "app:1")
+
+
 # ---- interrupted ----
 
 def fed(cove, data, *args, **kw):

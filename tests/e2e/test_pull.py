@@ -431,6 +431,63 @@ def test_a_damaged_part_is_fetched_anew(cove, image):
         assert pull(cove, f"{server.host}/a")["digest"] == image.digest
 
 
+def damage(cove, data, how):
+    path = pathlib.Path(cove.home, "blobs", reg.digest(data)[7:])
+    whole = path.read_bytes()
+    assert whole == data
+    path.write_bytes(whole[:-1] if how == "short" else whole[:-1] + bytes([whole[-1] ^ 1]))
+
+
+@pytest.mark.once("root")
+@pytest.mark.parametrize("how, finds", [("short", None), ("changed", "verify"), ("changed", "export")])
+def test_a_damaged_layer_is_healed_by_a_pull(cove, image, tmp, how, finds):
+    large = max(image.layers, key=len)
+    with reg.Scripted({("a", "latest"): image}) as server:
+        ref = f"{server.host}/a"
+        pull(cove, ref)
+        damage(cove, large, how)
+        if finds == "verify":
+            assert reg.digest(large)[7:] in cove("system", "verify").text
+        elif finds == "export":
+            cove.fails("damaged", "image", "export", ref, tmp / "out.tar")
+            cove.fails("damaged", "image", "export", ref, tmp / "out.tar")
+        got = pull(cove, ref)
+        assert got["fetched"] == len(large) and got["layers_there"] == 2
+        cove("system", "verify").ok()
+        assert blobs(cove) == sorted(d[7:] for d in [*image.blobs, image.digest])
+        cove("image", "export", ref, tmp / "out.tar").ok()
+
+
+@pytest.mark.once("root")
+def test_a_damaged_layer_that_is_not_unpacked_yet(cove, image):
+    """The pull that stumbles over it says so, and the next one fetches it."""
+    large = max(image.layers, key=len)
+    with reg.Scripted({("a", "latest"): image}) as server:
+        ref = f"{server.host}/a"
+        pull(cove, ref)
+        cove("image", "rm", ref).ok()
+        damage(cove, large, "changed")
+        cove.fails("damaged", "image", "pull", ref)
+        assert pull(cove, ref)["fetched"] == len(large)
+        cove("system", "verify", "--deep").ok()
+
+
+@pytest.mark.once("root")
+def test_a_damaged_config_or_manifest_is_fetched_anew(cove, image):
+    with reg.Scripted({("a", "latest"): image}) as server:
+        ref = f"{server.host}/a"
+        pull(cove, ref)
+        at = pathlib.Path(cove.home, "blobs")
+        small = [d[7:] for d in [*image.blobs, image.digest] if (at / d[7:]).stat().st_size < 10_000]
+        good = {d: (at / d).read_bytes() for d in small}
+        assert image.digest[7:] in good and len(good) >= 2
+        for d, data in good.items():
+            (at / d).write_bytes(bytes([data[0] ^ 1]) + data[1:])
+        assert pull(cove, ref)["digest"] == image.digest
+        assert {d: (at / d).read_bytes() for d in small} == good
+        cove("system", "verify").ok()
+
+
 # ---- servers that lie, stall and lead astray ----
 
 @pytest.mark.once("user")

@@ -338,6 +338,64 @@ HOME_TEST(damage_is_found)
 	CHECK_EQ(e.kind, ERR_DAMAGED);
 }
 
+static void overwrite(struct state *s, const char *blob, const char *with)
+{
+	char name[128];
+
+	snprintf(name, sizeof(name), "blobs/%s", blob);
+	autoclose int fd = openat(s->home_fd, name, O_WRONLY | O_TRUNC | O_CLOEXEC);
+	CHECK_EQ(write(fd, with, strlen(with)), (ssize_t)strlen(with));
+}
+
+HOME_TEST(what_is_damaged_is_moved_aside_until_it_is_back)
+{
+	char got[BLOB_DIGEST], **names;
+	struct blob_put p;
+	size_t count;
+
+	CHECK_EQ(blobs_put(s, NULL, "abc", 3, got, &e), 0);
+	overwrite(s, got, "aXc");
+	CHECK(blobs_has_size(s, got, 3) && !blobs_is_aside(s, got));
+	CHECK_EQ(blobs_verify(s, got, &e), -EBADMSG);
+	CHECK(!blobs_has(s, got) && blobs_is_aside(s, got));
+	CHECK_EQ(blobs_verify(s, got, &e), -ENOENT);
+	CHECK_EQ(blobs_list(s, &names, &count, &e), 0);
+	CHECK_EQ(count, 0);
+	state_names_free(names, count);
+	CHECK_EQ(blobs_list_aside(s, &names, &count, &e), 0);
+	CHECK(count == 1 && strcmp(names[0], got) == 0);
+	state_names_free(names, count);
+	CHECK_EQ(blobs_begin(s, got, 3, &p, &e), 0);
+	CHECK_EQ(blobs_add(s, &p, "abc", 3, &e), 0);
+	CHECK_EQ(blobs_end(s, &p, &e), 0);
+	CHECK(blobs_has(s, got) && !blobs_is_aside(s, got));
+	CHECK_EQ(count_blobs(s), 1);
+	/* A small one is looked at when it is put; gone with all of it. */
+	overwrite(s, got, "aXc");
+	CHECK_EQ(blobs_put(s, got, "abc", 3, NULL, &e), 0);
+	CHECK_EQ(blobs_verify(s, got, &e), 0);
+	overwrite(s, got, "aXc");
+	CHECK_EQ(blobs_verify(s, got, &e), -EBADMSG);
+	CHECK_EQ(blobs_remove(s, got, &e), 0);
+	CHECK_EQ(count_blobs(s), 0);
+}
+
+HOME_TEST(one_of_another_size_is_not_there)
+{
+	char got[BLOB_DIGEST];
+	struct blob_put p;
+
+	CHECK_EQ(blobs_put(s, NULL, "abc", 3, got, &e), 0);
+	overwrite(s, got, "ab");
+	CHECK(blobs_has(s, got) && !blobs_has_size(s, got, 3));
+	CHECK_EQ(blobs_begin(s, got, 3, &p, &e), 0);
+	CHECK_EQ(blobs_add(s, &p, "abc", 3, &e), 0);
+	CHECK_EQ(blobs_end(s, &p, &e), 0);
+	CHECK_EQ(blobs_verify(s, got, &e), 0);
+	CHECK_EQ(blobs_begin(s, got, 3, &p, &e), 1);
+	CHECK_EQ(count_blobs(s), 1);
+}
+
 HOME_TEST(names_that_are_no_digests)
 {
 	static const char *const bad[] = {
