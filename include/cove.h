@@ -1257,6 +1257,9 @@ struct cove_snapshot_info {
 	bool unfrozen;		      /* the box ran on */
 	bool inside;		      /* the box itself asked for it (cove-ctl) */
 	char tags[256];		      /* with commas; cut where they do not fit */
+	/* /workspace was a copy of a host directory (workspace_copy of the box): what was written
+	 * to it and not merged is not in it. */
+	bool copy_left_out;
 };
 COVE_API int cove_snapshot_create(struct cove *cove, const char *box,
 				  const struct cove_snapshot_options *options,
@@ -1318,6 +1321,10 @@ struct cove_fork_options {
 	 * key's or the operator's. What is of one key is never another's (COVE_DENIED): a fork has
 	 * the policy of what it came from, and with that its secrets. */
 	const char *owner;
+	/* Where not NULL: whether they have a copy of a host directory of their own at /workspace,
+	 * which begins with the directory as it is: what the source wrote to its copy and did not
+	 * merge is not in them. */
+	bool *ret_copy_left_out;
 };
 /* The count; *ret are their names, free with free(). */
 COVE_API int cove_fork(struct cove *cove, const char *source,

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int print(struct cli *c, const char (*names)[64], int count)
+static int print(struct cli *c, const char (*names)[64], int count, bool copy_left_out)
 {
 	struct buf b;
 	int r;
@@ -20,6 +20,7 @@ static int print(struct cli *c, const char (*names)[64], int count)
 			json_object_begin(&j);
 			json_kv_str(&j, "name", names[i]);
 			json_kv_str(&j, "result", "forked");
+			json_kv_bool(&j, "copy_left_out", copy_left_out);
 			json_object_end(&j);
 		}
 		json_array_end(&j);
@@ -30,17 +31,23 @@ static int print(struct cli *c, const char (*names)[64], int count)
 	}
 	r = cli_out_buf(c, &b);
 	buf_done(&b);
+	if (copy_left_out && !c->o.json)
+		cli_note("not in %s: what was written to the copy of a host directory and not "
+			 "merged; %s with the directory as it is",
+			 count == 1 ? "it" : "them", count == 1 ? "it begins" : "they begin");
 	return r;
 }
 
 static int run(struct cli *c)
 {
+	bool copy_left_out = false;
 	struct cove_fork_options o = {
 		.size = sizeof(o),
 		.name = c->o.box.name,
 		.prefix = c->o.prefix,
 		.count = c->o.count,
 		.no_freeze = c->o.no_freeze,
+		.ret_copy_left_out = &copy_left_out,
 	};
 	const char *source = c->o.args[0];
 	struct cove_error err;
@@ -57,7 +64,7 @@ static int run(struct cli *c)
 	}
 	if (count < 0)
 		return cli_fail(c, &err);
-	r = print(c, (const char(*)[64])names, count);
+	r = print(c, (const char(*)[64])names, count, copy_left_out);
 	free(names);
 	return r;
 }
@@ -70,7 +77,8 @@ const struct verb verb_fork = {
 		"changes: making one costs the same however much is there. Limits, policy,\n"
 		"variables, labels, wall and host directories are those of the box; a named\n"
 		"workspace becomes one of the fork's own, named like it. Never taken over: the\n"
-		"session, secrets, grants, keys, processes. Host name, /etc/machine-id and\n"
+		"session, secrets, grants, keys, processes, what was written to a copy of a host\n"
+		"directory (--copy) and not merged. Host name, /etc/machine-id and\n"
 		"ssh host keys are its own. `box:NAME` and `snapshot:NAME` say which is meant.\n"
 		"\n"
 		"Examples\n"

@@ -68,6 +68,10 @@ static int print_made(struct cli *c, const struct cove_snapshot_info *s)
 		cli_note("not in it: %llu director%s of this host (`cove snapshot inspect %s`)",
 			 (unsigned long long)s->host_dirs, s->host_dirs == 1 ? "y" : "ies",
 			 s->name);
+	if (s->copy_left_out)
+		cli_note("not in it: what the box wrote to its copy of a host directory and did "
+			 "not merge (`cove merge %s` brings it there)",
+			 s->box);
 	return r;
 }
 

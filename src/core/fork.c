@@ -226,6 +226,8 @@ static int fork_all(struct cove *cove, const char *source, const struct cove_for
 			if (r != -EEXIST || o->name || o->prefix)
 				break;
 		}
+	if (r == 0 && o->ret_copy_left_out)
+		*o->ret_copy_left_out = snapshot_leaves_copy(&sn);
 	/* None or all. */
 	if (r < 0)
 		for (; i > 1; i--) {

@@ -218,6 +218,14 @@ static uint64_t host_dirs_of(const struct snapshot *s)
 	return spec && snapshot_spec(s, spec, &text, NULL) == 0 ? snapshot_host_dirs(spec) : 0;
 }
 
+bool snapshot_leaves_copy(const struct snapshot *s)
+{
+	autofree struct spec *spec = calloc(1, sizeof(*spec));
+	autofree char *text = NULL;
+
+	return spec && snapshot_spec(s, spec, &text, NULL) == 0 && spec->workspace_copy;
+}
+
 static void fill_info(struct cove_snapshot_info *i, const struct snapshot *s)
 {
 	size_t at = 0;
@@ -229,6 +237,7 @@ static void fill_info(struct cove_snapshot_info *i, const struct snapshot *s)
 		.layers = s->layer_count,
 		.left_out = s->left_out,
 		.host_dirs = host_dirs_of(s),
+		.copy_left_out = snapshot_leaves_copy(s),
 		.frozen_us = s->frozen_us,
 		.total_us = s->total_us,
 		.unfrozen = s->unfrozen,

@@ -24,6 +24,8 @@ int snapshot_retain(struct cove *cove, const char *box, struct err *e);
 
 /* How many directories of the host the box has: these are in no snapshot. */
 uint64_t snapshot_host_dirs(const struct spec *spec);
+/* Was its workspace a copy of a host directory? What was written to that is not in it. */
+bool snapshot_leaves_copy(const struct snapshot *s);
 /* What of the box was never in it: one JSON array of sentences. */
 void snapshot_put_missing(struct json *j, const struct spec *spec);
 

@@ -18,6 +18,7 @@ const struct wire_named_field view_image_fields[] = {
 const struct wire_named_field view_snapshot_fields[] = {
 	A(snapshot, name), A(snapshot, id), A(snapshot, box), K(snapshot, workspace),
 	A(snapshot, storage), A(snapshot, created_ms), K(snapshot, bytes), K(snapshot, files),
-	A(snapshot, layers), A(snapshot, left_out), A(snapshot, host_dirs), A(snapshot, frozen_us),
+	A(snapshot, layers), A(snapshot, left_out), A(snapshot, host_dirs),
+	A(snapshot, copy_left_out), A(snapshot, frozen_us),
 	A(snapshot, total_us), A(snapshot, unfrozen), A(snapshot, inside), K(snapshot, tags), {0}};
 /* clang-format on */

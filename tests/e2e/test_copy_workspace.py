@@ -115,3 +115,34 @@ def test_no_fork_is_merged_into_it(cove, work):
     for flags in (["--dry-run"], [], ["--theirs"]):
         cove.fails("unsupported", "merge", *flags, fork, name)
     assert cove("exec", name, "--", "cat", "/dev/shm/up", "work").ok().text == "work\n"
+
+
+def test_snapshot_and_fork_say_what_is_not_in_them(cove, work):
+    """Their /workspace begins with the directory as it is; what was not merged is only in the box."""
+    name = cove("create", "--workspace", work, "--copy").ok().text.strip()
+    cove("exec", name, "--", "sh", "-c", "echo mine >unmerged").ok()
+    cove("stop", name).ok()
+    said = cove("snapshot", "create", name, "of-copy").ok()
+    assert "did not merge" in said.errors
+    assert any("wrote to its copy" in line for line in cove("snapshot", "inspect", "of-copy").ok().json["not_included"])
+    listed, = [s for s in cove("snapshot", "ls", "--json").ok().json if s["name"] == "of-copy"]
+    assert listed["copy_left_out"] is True and listed["host_dirs"] == 0
+    for source in (name, "of-copy"):
+        said = cove("fork", source, "--name", "copied").ok()
+        assert "not merged" in said.errors
+        assert cove("exec", "copied", "--", "ls", "unmerged").rc != 0
+        cove("rm", "-f", "copied").ok()
+        made, = cove("fork", source, "--name", "copied", "--json").ok().json
+        assert made["copy_left_out"] is True
+        cove("rm", "-f", "copied").ok()
+    cove("snapshot", "rm", "of-copy").ok()
+    cove("rm", name).ok()
+
+
+def test_a_fork_without_a_copy_says_nothing_of_it(cove):
+    name = cove("create").ok().text.strip()
+    made, = cove("fork", name, "--name", "plain", "--json").ok().json
+    assert made["copy_left_out"] is False
+    assert "merge" not in cove("snapshot", "create", name, "plain").ok().errors
+    cove("snapshot", "rm", "plain").ok()
+    cove("rm", "-f", name, "plain").ok()
