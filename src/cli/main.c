@@ -64,6 +64,30 @@ const struct verb *verb_find(const char *name, const char *next)
 	return found;
 }
 
+/* A verb whose second word is exactly this: `cove pull` is meant for `cove image pull`. What other
+ * programs call theirs, too; an image's first. */
+static const char *find_second(const char *name)
+{
+	static const struct {
+		const char *said, *meant;
+	} others[] = {{"rmi", "image rm"}, {"images", "image ls"}, {"history", "image history"}};
+	const char *found = NULL;
+
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]) && !found; i++)
+		if (strcmp(others[i].said, name) == 0)
+			found = others[i].meant;
+	for (const struct verb *const *v = verb_image.own; *v && !found; v++)
+		if (strcmp((*v)->name + strlen("image "), name) == 0)
+			found = (*v)->name;
+	for (size_t i = 0; i < SECTIONS; i++)
+		for (const struct verb *const *v = sections[i].verbs; *v && !found; v++)
+			for (const struct verb *const *own = (*v)->own; own && *own && !found;
+			     own++)
+				if (strcmp((*own)->name + strlen((*v)->name) + 1, name) == 0)
+					found = (*own)->name;
+	return found;
+}
+
 int help_unknown(struct cli *c, const char *name)
 {
 	const char *names[VERBS_MAX + 1] = {NULL}, *near;
@@ -72,7 +96,9 @@ int help_unknown(struct cli *c, const char *name)
 	for (size_t i = 0; i < SECTIONS; i++)
 		for (const struct verb *const *v = sections[i].verbs; *v && n < VERBS_MAX; v++)
 			names[n++] = (*v)->name;
-	near = str_closest(name, names);
+	near = find_second(name);
+	if (!near)
+		near = str_closest(name, names);
 	if (name[0] == '-')
 		cli_error(c, COVE_INVALID, "'%.60s': options stand after the verb; see `cove help`",
 			  name);

@@ -99,6 +99,13 @@ def test_unknown_verb_suggests(cove):
     assert "cove run" in cove.fails("invalid", "rnu")
 
 
+@pytest.mark.parametrize("said, meant", [("pull", "image pull"), ("rmi", "image rm"), ("build", "image build"),
+                                         ("save", "image save"), ("images", "image ls"), ("df", "system df"),
+                                         ("import", "image import"), ("tag", "image tag")])
+def test_a_second_word_alone_is_suggested_with_its_first(cove, said, meant):
+    assert f"'cove {meant}'" in cove.fails("invalid", said, "busybox")
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_unknown_option(cove, verb):
     cove(verb, "--frobnicate").refused(rc=2)
