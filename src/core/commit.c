@@ -260,12 +260,11 @@ static int copy_unfrozen(struct commit *c, struct err *e)
 
 static int cannot_freeze(const struct commit *c, struct err *e)
 {
-	char why[100];
+	char why[sizeof(e->msg)];
 
 	str_copy(why, sizeof(why), e->msg);
 	return err_set(e, ERR_UNSUPPORTED, ENOTSUP,
-		       "box '%s' cannot be frozen (%s): stop it first (a snapshot or fork may say "
-		       "--no-freeze)",
+		       "box '%s' runs: stop it first, or say --no-freeze (snapshot, fork): %s",
 		       c->box, why);
 }
 

@@ -457,6 +457,14 @@ def test_pause_needs_a_reason_where_it_cannot(cove, plain, can_pause):
     assert cove("exec", plain, "--", "echo", "hi").text == "hi\n"
 
 
+def test_why_a_snapshot_needs_a_stop_is_not_cut(cove, plain, can_pause):
+    """The remedy stands at its end."""
+    if can_pause:
+        pytest.skip("this host can pause")
+    reason = cove.fails("unsupported", "pause", plain).strip()
+    assert reason[-50:] in cove.fails("unsupported", "snapshot", "create", plain, "never")
+
+
 def state_of(cove, box):
     return next(b for b in cove("ls", "--json").ok().json if b["name"] == box)["state"]
 
