@@ -126,9 +126,10 @@ static bool on_gc_progress(void *arg, char *text, size_t len)
 	return true;
 }
 
-static int run_gc(struct cove *cove, struct removing *p, bool parts, struct err *e)
+/* all_of_it: also what interrupted transfers left; with --all also what only the build cache knows. */
+static int run_gc(struct cove *cove, struct removing *p, bool all_of_it, struct err *e)
 {
-	char args[64];
+	char args[80];
 	const struct helper_call call = {
 		.verb = "gc", .args = args, .on_progress = on_gc_progress, .arg = p};
 	autofree char *text = NULL;
@@ -136,8 +137,9 @@ static int run_gc(struct cove *cove, struct removing *p, bool parts, struct err 
 	struct lines l;
 	int r;
 
-	snprintf(args, sizeof(args), "{\"dry_run\":%s,\"parts\":%s}",
-		 p->o.dry_run ? "true" : "false", parts ? "true" : "false");
+	snprintf(args, sizeof(args), "{\"dry_run\":%s,\"parts\":%s,\"cache\":%s}",
+		 p->o.dry_run ? "true" : "false", all_of_it ? "true" : "false",
+		 all_of_it && p->o.all ? "true" : "false");
 	r = helper_run(cove, &call, &text, e);
 	if (r < 0)
 		return r;

@@ -58,6 +58,16 @@ int db_cache_find(struct db *db, const char *key, struct db_cached *ret, struct 
 	return 1;
 }
 
+int db_cache_each(struct db *db, int (*fn)(void *arg, const char *layer), void *arg, struct err *e)
+{
+	autorows sqlite3_stmt *row = NULL;
+	int r = db_rows(db, &row, e, "SELECT DISTINCT layer FROM cache WHERE layer != ''", "");
+
+	while (r == 0 && (r = db_row(db, row, e)) > 0)
+		r = fn(arg, db_column_text(row, 0));
+	return r;
+}
+
 int db_cache_trim(struct db *db, uint64_t unused_since_ms, uint64_t *ret_count, struct err *e)
 {
 	int r = db_run(db, e,

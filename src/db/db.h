@@ -98,6 +98,8 @@ struct db_cached {
  * DB_CACHE_KEY_MAX bytes, a text DB_CACHE_TEXT_MAX: ERR_LIMIT. */
 int db_cache_put(struct db *db, const char *key, const struct db_cached *c, struct err *e);
 int db_cache_find(struct db *db, const char *key, struct db_cached *ret, struct err *e);
+/* The layers of all of them, which may have gone; one may come more than once. */
+int db_cache_each(struct db *db, int (*fn)(void *arg, const char *layer), void *arg, struct err *e);
 /* Forgets those that were not used since then, those whose layer has gone, and the oldest beyond
  * DB_CACHE_MAX. */
 int db_cache_trim(struct db *db, uint64_t unused_since_ms, uint64_t *ret_count, struct err *e);

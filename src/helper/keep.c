@@ -173,6 +173,24 @@ int keep_blob_refs(struct helper *h, json_t **ret, struct err *e)
 	return 0;
 }
 
+static int add_cached(void *arg, const char *layer)
+{
+	return json_object_set_new(arg, layer, json_true()) < 0 ? -ENOMEM : 0;
+}
+
+int keep_cached(struct db *db, json_t **ret, struct err *e)
+{
+	json_t *set = json_object();
+	int r = set ? db_cache_each(db, add_cached, set, e) : -ENOMEM;
+
+	if (r < 0) {
+		json_decref(set);
+		return r == -ENOMEM ? err_errno(e, ENOMEM, "look through the build cache") : r;
+	}
+	*ret = set;
+	return 0;
+}
+
 int keep_say(struct helper *h, const char *kind, const char *name, uint64_t bytes)
 {
 	struct buf b;

@@ -1,6 +1,7 @@
 /* What the verbs that look after the state directory share: sizes, and which blobs are in use. */
 #pragma once
 
+#include "db/db.h"
 #include "helper/helper.h"
 #include "store/image.h"
 
@@ -14,6 +15,9 @@ int keep_layer_bytes(struct helper *h, const char *id, uint64_t *ret_bytes, stru
 /* The digests that images need for their export, as a set (name -> true): manifests, and all that
  * they name. Owned. An error where one cannot be read: what it names would look unused. */
 int keep_blob_refs(struct helper *h, json_t **ret, struct err *e);
+
+/* The layers that the build cache knows, as such a set. Owned. */
+int keep_cached(struct db *db, json_t **ret, struct err *e);
 
 /* "kind layer", "name ...", "bytes ..." as progress. */
 int keep_say(struct helper *h, const char *kind, const char *name, uint64_t bytes);

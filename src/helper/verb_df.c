@@ -22,7 +22,7 @@ struct df {
 	struct buf out;
 	struct err *e;
 	uint64_t count, bytes, reclaimable, shared; /* of the group at hand */
-	json_t *used;				    /* blobs */
+	json_t *used, *cached;			    /* blobs; layers that the build cache knows */
 };
 
 static int put_group(struct df *d, const char *what, uint64_t count, uint64_t bytes,
@@ -48,7 +48,7 @@ static int add_layer(void *arg, const struct db_layer *l)
 	d->count++;
 	d->bytes += l->meta.bytes;
 	d->shared += l->refs > 1 ? l->meta.bytes : 0;
-	d->reclaimable += l->refs == 0 ? l->meta.bytes : 0;
+	d->reclaimable += l->refs == 0 && !json_object_get(d->cached, l->id) ? l->meta.bytes : 0;
 	return 0;
 }
 
@@ -110,7 +110,11 @@ static int put_layers(struct df *d)
 	int r;
 
 	d->count = 0;
-	r = db_layer_each(d->db, add_layer, d, d->e);
+	r = keep_cached(d->db, &d->cached, d->e);
+	if (r == 0)
+		r = db_layer_each(d->db, add_layer, d, d->e);
+	json_decref(d->cached);
+	d->cached = NULL;
 	if (r == 0)
 		r = put_group(d, "layers", d->count, d->bytes, d->reclaimable);
 	if (r == 0)

@@ -1,12 +1,16 @@
 /*
  * gc: removes layers and blobs that nothing refers to.
  *
- *	{"dry_run": bool, "parts": bool}	parts: also blobs that were fetched in part
+ *	{"dry_run": bool, "parts": bool, "cache": bool}
+ *
+ * parts: also blobs that were fetched in part. cache: also layers that only the build cache knows,
+ * which stay otherwise.
  *
  * Progress: kind (layer, blob), name, bytes of each. Result: lines layers, blobs, bytes, and
  * `blobs_held 1` where blobs were left alone because another process fetches some.
  *
- * What is unused is read from the records, never from the catalogue, with the lock held that all
+ * What is unused is read from the records, never from the catalogue (but for the build cache, which
+ * nothing else knows, and only ever to keep more), with the lock held that all
  * who publish a layer hold until what refers to it is written. Under it layers only lose their
  * names: what one takes, where it does not say so itself, is measured in the trash, as no box can
  * be made meanwhile. A killed one leaves trash that the next sweep deletes.
@@ -28,7 +32,7 @@
 
 struct gc {
 	struct helper *h;
-	bool dry_run, parts, blobs_held;
+	bool dry_run, parts, cache, blobs_held;
 	uint64_t layers, blobs, bytes;
 };
 
@@ -48,11 +52,28 @@ static int take_layer(struct gc *g, const char *id, struct gc_layer *ret, struct
 	return r < 0 ? err_errno(e, -r, "remove layer %.12s", id) : 0;
 }
 
+/* What later builds stand on, if it is to stay: a set. */
+static int find_cached(struct gc *g, json_t **ret, struct err *e)
+{
+	struct db *db = NULL;
+	int r;
+
+	*ret = NULL;
+	if (g->cache)
+		return 0;
+	r = db_open(&g->h->state, &db, e);
+	if (r == 0)
+		r = keep_cached(db, ret, e);
+	db_close(db);
+	return r;
+}
+
 static int take_layers(struct gc *g, struct gc_layer **ret, size_t *ret_count, struct err *e)
 {
 	struct state *s = &g->h->state;
 	autoclose int lock_fd = -1;
 	struct refs refs = {0};
+	json_t *cached = NULL;
 	char **names = NULL;
 	size_t count = 0;
 	int r = layers_lock(s, &lock_fd, e);
@@ -61,6 +82,11 @@ static int take_layers(struct gc *g, struct gc_layer **ret, size_t *ret_count, s
 		r = refs_collect(s, &refs, e);
 	if (r < 0)
 		return r;
+	r = find_cached(g, &cached, e);
+	if (r < 0) {
+		refs_done(&refs);
+		return r;
+	}
 	r = state_all_names(s->layers_fd, &names, &count);
 	if (r < 0)
 		r = err_errno(e, -r, "list the layers in '%.140s'", s->home);
@@ -68,11 +94,13 @@ static int take_layers(struct gc *g, struct gc_layer **ret, size_t *ret_count, s
 	if (r == 0 && !*ret)
 		r = err_errno(e, ENOMEM, "look through the layers");
 	for (size_t i = 0; r == 0 && i < count; i++)
-		if (layer_is_id(names[i]) && !refs_has(&refs, names[i]))
+		if (layer_is_id(names[i]) && !refs_has(&refs, names[i]) &&
+		    !json_object_get(cached, names[i]))
 			r = take_layer(g, names[i], &(*ret)[(*ret_count)++], e);
 	if (r == 0 && *ret_count && !g->dry_run && fsync(s->layers_fd) < 0)
 		r = state_error(s, errno, "sync", e);
 	state_names_free(names, count);
+	json_decref(cached);
 	refs_done(&refs);
 	return r;
 }
@@ -188,8 +216,10 @@ static int answer(struct gc *g, struct err *e)
 
 int verb_gc(struct helper *h, struct err *e)
 {
-	struct gc g = {
-		.h = h, .dry_run = helper_bool(h, "dry_run"), .parts = helper_bool(h, "parts")};
+	struct gc g = {.h = h,
+		       .dry_run = helper_bool(h, "dry_run"),
+		       .parts = helper_bool(h, "parts"),
+		       .cache = helper_bool(h, "cache")};
 	int r = 0;
 
 	if (h->state.layers_fd >= 0)

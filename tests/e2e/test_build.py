@@ -176,6 +176,21 @@ def test_a_cached_layer_that_is_gone_is_made_again(build, cove):
     assert build.out("cat /one /two", "gone") == "1\n2\n"
 
 
+@pytest.mark.parametrize("verb", [("image", "gc"), ("system", "prune")])
+def test_the_cache_outlives_housekeeping(build, cove, verb):
+    """Also the layers of a stage that is in no image; only prune --all takes those."""
+    text = "FROM base AS one\nUSER root\nRUN echo made > /made\nFROM base\nCOPY --from=one /made /copied\n"
+    build(text)
+    steps = build(text)["cached"]
+    assert steps >= 2
+    promised = json.loads(cove(*verb, "--dry-run", "--json").ok().text)
+    done = json.loads(cove(*verb, "--json").ok().text)
+    assert promised["layers"] == done["layers"]
+    assert build(text)["cached"] == steps
+    rows = {row["what"]: row for row in json.loads(cove("system", "df", "--json").ok().text)}
+    assert rows["layers"]["reclaimable_bytes"] == 0
+
+
 def test_a_step_that_was_made_again_is_what_later_ones_stand_on(build):
     text = "FROM base\nUSER root\nRUN head -c 16 /dev/urandom | od -An -tx1 > /random\nRUN cp /random /copy\n"
     build(text)
