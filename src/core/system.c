@@ -98,6 +98,7 @@ int cove_system_df(struct cove *cove, struct cove_usage_info **ret, struct cove_
 struct removing {
 	struct cove_prune_options o;
 	struct cove_pruned done;
+	struct state_list gone; /* images that a dry run would remove */
 };
 
 static void say_removed(const struct removing *p, const char *kind, const char *name,
@@ -126,21 +127,39 @@ static bool on_gc_progress(void *arg, char *text, size_t len)
 	return true;
 }
 
+static int put_gc_args(const struct removing *p, bool all_of_it, struct buf *b)
+{
+	struct json j;
+
+	json_init(&j, b);
+	json_object_begin(&j);
+	json_kv_bool(&j, "dry_run", p->o.dry_run);
+	json_kv_bool(&j, "parts", all_of_it);
+	json_kv_bool(&j, "cache", all_of_it && p->o.all);
+	json_key(&j, "without");
+	json_array_begin(&j);
+	for (size_t i = 0; i < p->gone.count; i++)
+		json_str(&j, p->gone.names[i]);
+	json_array_end(&j);
+	json_object_end(&j);
+	return j.error ? j.error : buf_cstr(b) ? 0 : -ENOMEM;
+}
+
 /* all_of_it: also what interrupted transfers left; with --all also what only the build cache knows. */
 static int run_gc(struct cove *cove, struct removing *p, bool all_of_it, struct err *e)
 {
-	char args[80];
-	const struct helper_call call = {
-		.verb = "gc", .args = args, .on_progress = on_gc_progress, .arg = p};
+	struct helper_call call = {.verb = "gc", .on_progress = on_gc_progress, .arg = p};
 	autofree char *text = NULL;
 	const char *key, *value;
 	struct lines l;
+	struct buf b;
 	int r;
 
-	snprintf(args, sizeof(args), "{\"dry_run\":%s,\"parts\":%s,\"cache\":%s}",
-		 p->o.dry_run ? "true" : "false", all_of_it ? "true" : "false",
-		 all_of_it && p->o.all ? "true" : "false");
-	r = helper_run(cove, &call, &text, e);
+	buf_init(&b, HELPER_REQUEST_MAX / 2);
+	r = put_gc_args(p, all_of_it, &b);
+	call.args = buf_cstr(&b);
+	r = r < 0 ? err_errno(e, -r, "prepare a gc") : helper_run(cove, &call, &text, e);
+	buf_done(&b);
 	if (r < 0)
 		return r;
 	lines_init(&l, text, strlen(text));
@@ -279,6 +298,8 @@ static int prune_images(struct cove *cove, struct removing *p, struct err *e)
 			r = 0;
 			continue;
 		}
+		if (r == 0 && p->o.dry_run && state_list_add(&p->gone, list[i].name, SIZE_MAX) < 0)
+			r = err_errno(e, ENOMEM, "list images");
 		if (r == 0) {
 			p->done.images++;
 			p->done.bytes += bytes;
@@ -359,6 +380,7 @@ int cove_system_prune(struct cove *cove, const struct cove_prune_options *option
 
 	if (r == 0)
 		r = prune(cove, &p, &e);
+	state_names_free(p.gone.names, p.gone.count);
 	if (r == 0 && ret)
 		*ret = p.done;
 	return core_return(cove, NULL, r, &e, err);

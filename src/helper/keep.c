@@ -140,7 +140,18 @@ static int add_indexed(struct helper *h, json_t *set, struct err *e)
 	return 0;
 }
 
-int keep_blob_refs(struct helper *h, json_t **ret, struct err *e)
+static bool is_among(json_t *names, const char *name)
+{
+	for (size_t i = 0; i < json_array_size(names); i++) {
+		const char *other = json_string_value(json_array_get(names, i));
+
+		if (other && strcmp(other, name) == 0)
+			return true;
+	}
+	return false;
+}
+
+int keep_blob_refs(struct helper *h, json_t *without, json_t **ret, struct err *e)
 {
 	struct refs strict = {0};
 	struct image *list = NULL;
@@ -157,7 +168,8 @@ int keep_blob_refs(struct helper *h, json_t **ret, struct err *e)
 		const char *digests[] = {list[i].digest, list[i].config_digest};
 
 		for (size_t k = 0; r == 0 && k < 2; k++)
-			if (digests[k] && json_object_set_new(set, digests[k], json_true()) < 0)
+			if (digests[k] && !is_among(without, list[i].name) &&
+			    json_object_set_new(set, digests[k], json_true()) < 0)
 				r = -ENOMEM;
 	}
 	image_list_free(list, count);

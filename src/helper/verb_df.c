@@ -9,12 +9,15 @@
 #include "base/lines.h"
 #include "db/db.h"
 #include "helper/keep.h"
+#include "store/blobs.h"
 #include "store/record.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 struct df {
 	struct helper *h;
@@ -132,15 +135,38 @@ static int add_blob(void *arg, const char *digest, uint64_t bytes)
 	return 0;
 }
 
+/* What interrupted transfers left, which prune frees, too. */
+static int add_parts(struct df *d)
+{
+	struct state *s = &d->h->state;
+	autoclose int lock_fd = -1;
+	uint64_t bytes = 0;
+	struct stat st;
+	int r;
+
+	if (s->home_fd < 0 || fstatat(s->home_fd, "blobs", &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return 0;
+	r = blobs_lock(s, &lock_fd, d->e);
+	if (r == -EBUSY) /* some are in use, and prune would leave all */
+		return 0;
+	if (r == 0)
+		r = blobs_count_parts(s, &bytes, d->e);
+	d->bytes += bytes;
+	d->reclaimable += bytes;
+	return r;
+}
+
 static int put_blobs(struct df *d)
 {
-	int r = keep_blob_refs(d->h, &d->used, d->e);
+	int r = keep_blob_refs(d->h, NULL, &d->used, d->e);
 
 	d->count = d->bytes = d->reclaimable = 0;
 	if (r == 0)
 		r = db_blob_each(d->db, add_blob, d, d->e);
 	json_decref(d->used);
 	d->used = NULL;
+	if (r == 0)
+		r = add_parts(d);
 	return r < 0 ? r : put_group(d, "blobs", d->count, d->bytes, d->reclaimable);
 }
 

@@ -1,10 +1,10 @@
 /*
  * gc: removes layers and blobs that nothing refers to.
  *
- *	{"dry_run": bool, "parts": bool, "cache": bool}
+ *	{"dry_run": bool, "parts": bool, "cache": bool, "without": [IMAGE...]}
  *
  * parts: also blobs that were fetched in part. cache: also layers that only the build cache knows,
- * which stay otherwise.
+ * which stay otherwise. without: as if these images were gone; only with dry_run.
  *
  * Progress: kind (layer, blob), name, bytes of each. Result: lines layers, blobs, bytes, and
  * `blobs_held 1` where blobs were left alone because another process fetches some.
@@ -179,7 +179,8 @@ static int gc_blobs(struct gc *g, struct err *e)
 		return 0;
 	}
 	if (r == 0)
-		r = keep_blob_refs(g->h, &used, e);
+		r = keep_blob_refs(g->h, g->dry_run ? json_object_get(g->h->args, "without") : NULL,
+				   &used, e);
 	if (r == 0)
 		r = blobs_list(s, &digests, &count, e);
 	for (size_t i = 0; r == 0 && i < count; i++)
@@ -187,8 +188,8 @@ static int gc_blobs(struct gc *g, struct err *e)
 			r = gc_blob(g, digests[i], e);
 	if (r == 0 && !g->dry_run)
 		r = gc_aside(g, used, e);
-	if (r == 0 && g->parts && !g->dry_run) {
-		r = blobs_drop_parts(s, &bytes, e);
+	if (r == 0 && g->parts) {
+		r = g->dry_run ? blobs_count_parts(s, &bytes, e) : blobs_drop_parts(s, &bytes, e);
 		g->bytes += bytes;
 	}
 	state_names_free(digests, count);

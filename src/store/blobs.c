@@ -486,18 +486,20 @@ int blobs_remove(struct state *s, const char *digest, struct err *e)
 	return 0;
 }
 
-/* Removes it if no process writes it: its lock can be had. */
-static void drop_part(int dir_fd, const char *name, uint64_t *bytes)
+/* Removes or counts it if no process writes it: its lock can be had. */
+static void drop_part(int dir_fd, const char *name, bool keep, uint64_t *bytes)
 {
 	autoclose int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	struct stat st;
 
 	if (fd >= 0 && fstat(fd, &st) == 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 &&
-	    is_still_named(dir_fd, name, fd) && unlinkat(dir_fd, name, 0) == 0)
+	    is_still_named(dir_fd, name, fd) && (keep || unlinkat(dir_fd, name, 0) == 0))
 		*bytes += (uint64_t)st.st_size;
 }
 
-static int drop_parts(struct state *s, bool all, uint64_t *ret_bytes, struct err *e)
+enum drop_parts { DROP_NEW, DROP_ALL, COUNT_ALL };
+
+static int drop_parts(struct state *s, enum drop_parts what, uint64_t *ret_bytes, struct err *e)
 {
 	int fd = -1, r = open_dir(s, false, &fd, e);
 	struct dirent *d;
@@ -513,9 +515,9 @@ static int drop_parts(struct state *s, bool all, uint64_t *ret_bytes, struct err
 		return r;
 	}
 	while ((errno = 0, d = readdir(dir)))
-		if ((all && str_starts(d->d_name, PART_PREFIX)) ||
+		if ((what != DROP_NEW && str_starts(d->d_name, PART_PREFIX)) ||
 		    str_starts(d->d_name, NEW_PREFIX))
-			drop_part(fd, d->d_name, ret_bytes);
+			drop_part(fd, d->d_name, what == COUNT_ALL, ret_bytes);
 	if (errno)
 		r = state_error(s, errno, "list blobs/ in", e);
 	closedir(dir);
@@ -527,10 +529,15 @@ void blobs_sweep(struct state *s)
 	uint64_t bytes;
 
 	/* What cannot be removed now is tried again by the next one. */
-	drop_parts(s, false, &bytes, NULL);
+	drop_parts(s, DROP_NEW, &bytes, NULL);
 }
 
 int blobs_drop_parts(struct state *s, uint64_t *ret_bytes, struct err *e)
 {
-	return drop_parts(s, true, ret_bytes, e);
+	return drop_parts(s, DROP_ALL, ret_bytes, e);
+}
+
+int blobs_count_parts(struct state *s, uint64_t *ret_bytes, struct err *e)
+{
+	return drop_parts(s, COUNT_ALL, ret_bytes, e);
 }

@@ -98,3 +98,5 @@ int blobs_remove(struct state *s, const char *digest, struct err *e);
 void blobs_sweep(struct state *s);
 /* Removes parts that no process writes, and says how many bytes that were. */
 int blobs_drop_parts(struct state *s, uint64_t *ret_bytes, struct err *e);
+/* The same without removing any. The caller has the lock: no one begins a part meanwhile. */
+int blobs_count_parts(struct state *s, uint64_t *ret_bytes, struct err *e);

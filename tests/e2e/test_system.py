@@ -173,7 +173,15 @@ def test_gc_of_blobs(home):
     assert home("system", "verify").rc == 0
     part = home_of(home) / "blobs" / (".part-" + "d" * 64)
     part.write_bytes(b"some")
-    assert usage(home)["blobs"]["reclaimable_bytes"] == len(b"nothing names this")
+    new = home_of(home) / "blobs/.new-0123456789abcdef"
+    new.write_bytes(b"half")
+    assert usage(home)["blobs"]["reclaimable_bytes"] == len(b"nothing names this") + len(b"some") + len(b"half")
+    # The blobs of images that --all removes are counted, and each command removes what it promised.
+    everything = json.loads(home("system", "prune", "--all", "--dry-run", "--json").ok().text)
+    assert everything["blobs"] == 4
+    promised = json.loads(home("system", "prune", "--dry-run", "--json").ok().text)
+    assert promised["blobs"] == 1 and promised["bytes"] == usage(home)["blobs"]["reclaimable_bytes"]
+    assert new.exists() and part.exists()
     assert json.loads(home("image", "gc", "--json").ok().text)["blobs"] == 1
     left = {p.name for p in (home_of(home) / "blobs").iterdir()}
     assert {layer, config, manifest} <= left and lost not in left and part.name in left
