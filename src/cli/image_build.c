@@ -105,18 +105,44 @@ static void on_event(void *arg, const struct cove_build_event *ev)
 			(unsigned)(ev->duration_ms / 100 % 10));
 }
 
+/* The names beside the first, which the image was built as. */
+static int tag_as_more(struct cli *c, const struct cove_build_result *result)
+{
+	struct cove_error err;
+
+	for (size_t i = 1; i < c->o.build_tags.count; i++)
+		if (cove_image_tag(c->cove, result->name, c->o.build_tags.items[i], &err) < 0)
+			return cli_fail(c, &err);
+	return 0;
+}
+
 static int finish(struct cli *c, const struct cove_build_result *result)
 {
+	const struct opt_list *tags = &c->o.build_tags;
 	struct cli_object o;
 	struct json *j;
-	char line[300];
+	struct buf b;
+	int r = tag_as_more(c, result);
 
+	if (r)
+		return r;
 	if (!c->o.json) {
-		snprintf(line, sizeof(line), "%s\n", result->name);
-		return cli_out(c, line, strlen(line));
+		buf_init(&b, 1u << 20);
+		(void)buf_printf(&b, "%s\n", result->name);
+		for (size_t i = 1; i < tags->count; i++)
+			(void)buf_printf(&b, "%s\n", tags->items[i]);
+		r = cli_out_buf(c, &b);
+		buf_done(&b);
+		return r;
 	}
 	j = cli_object_begin(&o);
 	json_kv_str(j, "name", result->name);
+	json_key(j, "names");
+	json_array_begin(j);
+	json_str(j, result->name);
+	for (size_t i = 1; i < tags->count; i++)
+		json_str(j, tags->items[i]);
+	json_array_end(j);
 	json_kv_str(j, "id", result->id);
 	json_kv_u64(j, "steps", result->steps);
 	json_kv_u64(j, "cached", result->cached);
@@ -196,7 +222,7 @@ static int run(struct cli *c)
 	struct cove_build_options options = {
 		.context = no_context ? NULL : dir,
 		.file = o->build.file,
-		.name = o->build.tag,
+		.name = o->build_tags.count ? o->build_tags.items[0] : NULL,
 		.args = o->build_args.items,
 		.target = o->build.target,
 		.no_cache = o->build.no_cache,
@@ -223,7 +249,8 @@ const struct verb verb_image_build = {
 		"DIR/.dockerignore names. - is none: the Dockerfile comes from stdin. Each RUN is\n"
 		"a command in a box of its own, with --net (default 'balanced': packages can be\n"
 		"fetched, nothing is sent) and the limits given here. Steps whose layer is there\n"
-		"from an earlier build are not made again. The image's name goes to stdout.\n"
+		"from an earlier build are not made again. The image's names go to\n"
+		"stdout.\n"
 		"\n"
 		"Examples\n"
 		"  cove image build -t app .\n"

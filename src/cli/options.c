@@ -381,6 +381,7 @@ void options_done(struct options *o)
 	free(o->labels.items);
 	free(o->allow.items);
 	free(o->deny.items);
+	free(o->build_tags.items);
 	free(o->build_args.items);
 	free(o->build_secrets.items);
 	free(o->build_packages.items);

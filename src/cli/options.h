@@ -146,7 +146,7 @@ struct options {
 	const char *secret_file, *secret_command, *address, *output;
 	const char *format, *image_name, *platform, *ca, *key_quotas, *glob;
 	struct opt_list mounts, env, labels, allow, deny, kept;
-	struct opt_list build_args, build_secrets, build_packages, key_scopes;
+	struct opt_list build_tags, build_args, build_secrets, build_packages, key_scopes;
 	struct opt_files inputs, outputs;
 	struct options_build build;
 	uint64_t exec_id, grace_ms, for_ms, since_ms, before_ms, wait_ms, max_output, cache_ms,

@@ -6,8 +6,8 @@
 
 /* clang-format off */
 #define OPTIONS_BUILD(X) \
-	X(BUILD_TAG, "tag", 't', TEXT, build.tag, "NAME", \
-		"name of the image; default: the first digits of its id") \
+	X(BUILD_TAG, "tag", 't', LIST, build_tags, "NAME", \
+		"name of the image; default: the first digits of its id; repeatable") \
 	X(BUILD_FILE, "file", 'f', TEXT, build.file, "FILE", \
 		"the Dockerfile, - for stdin; default: Dockerfile in DIR") \
 	X(BUILD_ARG, "build-arg", 0, ENV, build_args, "NAME[=VALUE]", \
@@ -33,6 +33,6 @@
 
 /* Their values. */
 struct options_build {
-	const char *tag, *file, *target, *platform, *progress, *suite, *from;
+	const char *file, *target, *platform, *progress, *suite, *from;
 	bool no_cache;
 };

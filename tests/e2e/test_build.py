@@ -176,6 +176,18 @@ def test_a_cached_layer_that_is_gone_is_made_again(build, cove):
     assert build.out("cat /one /two", "gone") == "1\n2\n"
 
 
+def test_several_names(build, cove):
+    """None of them is dropped without a word."""
+    build.file("f", "x")
+    build.dockerfile.write_text("FROM base\nCOPY f /several\n")
+    args = ("image", "build", "-t", "several:a", "-t", "several:b", "-f", build.dockerfile, build.dir)
+    assert cove(*args).ok().text.split() == ["several:a", "several:b"]
+    assert json.loads(cove(*args, "--json").ok().text)["names"] == ["several:a", "several:b"]
+    ids = {i["name"]: i["id"] for i in json.loads(cove("image", "ls", "--json").ok().text)}
+    assert ids["several:a"] == ids["several:b"]
+    cove("image", "rm", "several:a", "several:b").ok()
+
+
 @pytest.mark.parametrize("verb", [("image", "gc"), ("system", "prune")])
 def test_the_cache_outlives_housekeeping(build, cove, verb):
     """Also the layers of a stage that is in no image; only prune --all takes those."""
