@@ -221,10 +221,12 @@ static int say_backed_up(struct cli *c, const struct cove_backed_up *d)
 	}
 	if (c->o.quiet)
 		return 0;
-	cli_note("%llu boxes, %llu images, %llu snapshots, %llu workspaces, %llu layers%s%s",
-		 (unsigned long long)d->boxes, (unsigned long long)d->images,
-		 (unsigned long long)d->snapshots, (unsigned long long)d->workspaces,
-		 (unsigned long long)d->layers, d->bytes ? "; " : "",
+	cli_note("%llu box%s, %llu image%s, %llu snapshot%s, %llu workspace%s, %llu layer%s%s%s",
+		 (unsigned long long)d->boxes, d->boxes == 1 ? "" : "es",
+		 (unsigned long long)d->images, d->images == 1 ? "" : "s",
+		 (unsigned long long)d->snapshots, d->snapshots == 1 ? "" : "s",
+		 (unsigned long long)d->workspaces, d->workspaces == 1 ? "" : "s",
+		 (unsigned long long)d->layers, d->layers == 1 ? "" : "s", d->bytes ? "; " : "",
 		 d->bytes ? size_format(size, d->bytes) : "");
 	return 0;
 }

@@ -92,9 +92,9 @@ static int say_pulled(struct cli *c, const struct cove_pulled *got, uint64_t spe
 		snprintf(line, sizeof(line), "%s\n", got->image);
 		return cli_out(c, line, strlen(line));
 	}
-	cli_note("image '%s' is ready: %llu layers, %s fetched%s%s%s", got->image,
-		 (unsigned long long)got->layers, size_format(text, got->fetched),
-		 got->fetched > 0 ? ", " : "",
+	cli_note("image '%s' is ready: %llu layer%s, %s fetched%s%s%s", got->image,
+		 (unsigned long long)got->layers, got->layers == 1 ? "" : "s",
+		 size_format(text, got->fetched), got->fetched > 0 ? ", " : "",
 		 got->fetched > 0
 			 ? size_format(rate, got->fetched * 1000 / (spent_ms ? spent_ms : 1))
 			 : "",

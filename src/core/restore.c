@@ -629,7 +629,8 @@ static int check_head(void *arg, char *head, size_t len, struct err *e)
 	if (s->o.force || s->cove->state.home_fd < 0 ||
 	    faccessat(s->cove->state.home_fd, path, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
 		return 0;
-	return err_set(e, ERR_EXISTS, EEXIST, "%s '%.80s' is here already; nothing was %s", m.what,
+	return err_set(e, ERR_EXISTS, EEXIST, "%s '%.80s' is here already; nothing was %s",
+		       strcmp(m.what, "workspace_stack") == 0 ? "workspace" : m.what,
 		       s->as ? s->as : m.name,
 		       !s->is_import ? "restored: --force replaces what is here, or set COVE_HOME "
 				       "to another directory"
