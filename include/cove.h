@@ -1192,7 +1192,8 @@ struct cove_pruned {
 	uint64_t layers, blobs, boxes, images, bytes;
 	bool blobs_held; /* an image was being fetched, so blobs were left alone */
 };
-/* Layers and blobs that nothing refers to, the build cache included. Of options only dry_run and on_removed count. */
+/* Layers and blobs that nothing refers to, the build cache included. Of options only dry_run and
+ * on_removed count. */
 COVE_API int cove_image_gc(struct cove *cove, const struct cove_prune_options *options,
 			   struct cove_pruned *ret, struct cove_error *err);
 /* The same, what crashes and interrupted transfers left, and what the options say. Nothing that is

@@ -145,7 +145,7 @@ static int put_gc_args(const struct removing *p, bool all_of_it, struct buf *b)
 	return j.error ? j.error : buf_cstr(b) ? 0 : -ENOMEM;
 }
 
-/* all_of_it: also what interrupted transfers left; with --all also what only the build cache knows. */
+/* all_of_it: also what interrupted transfers left; with --all what only the build cache knows. */
 static int run_gc(struct cove *cove, struct removing *p, bool all_of_it, struct err *e)
 {
 	struct helper_call call = {.verb = "gc", .on_progress = on_gc_progress, .arg = p};

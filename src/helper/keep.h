@@ -13,7 +13,8 @@ int keep_usage(struct helper *h, int dir_fd, const char *name, uint64_t *ret_byt
 int keep_layer_bytes(struct helper *h, const char *id, uint64_t *ret_bytes, struct err *e);
 
 /* The digests that images need for their export, as a set (name -> true): manifests, and all that
- * they name. But for the images of the array without (may be NULL). Owned. An error where one cannot be read: what it names would look unused. */
+ * they name. But for the images of the array without (may be NULL). Owned. An error where one
+ * cannot be read: what it names would look unused. */
 int keep_blob_refs(struct helper *h, json_t *without, json_t **ret, struct err *e);
 
 /* The layers that the build cache knows, as such a set. Owned. */

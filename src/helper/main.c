@@ -114,8 +114,8 @@ int main(void)
 		return 2;
 	}
 	signal(SIGPIPE, SIG_IGN);
-	/* A terminal's Ctrl-C is for all of its processes at once. Who started this one says whether
-	 * it ends (cancel) or ends itself, and then this ends, too. */
+	/* A terminal's Ctrl-C is for all of its processes at once. Who started this one says
+	 * whether it ends (cancel) or ends itself, and then this ends, too. */
 	signal(SIGINT, SIG_IGN);
 	signal(SIGQUIT, SIG_IGN);
 	end_with_caller();

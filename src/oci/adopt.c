@@ -230,8 +230,8 @@ static uint64_t taken(const struct adopt_layer *l)
 	return expand_taken(&l->stream);
 }
 
-/* What could not be unpacked may be the disk's fault rather than the image's: then the blob is moved
- * aside, and the next pull or import brings it again. */
+/* What could not be unpacked may be the disk's fault rather than the image's: then the blob is
+ * moved aside, and the next pull or import brings it again. */
 static int blame_blob(struct adopt *a, const struct adopt_layer *l, int r, struct err *e)
 {
 	struct err why = {0};

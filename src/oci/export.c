@@ -89,8 +89,8 @@ static int add_text(struct export *x, const char *text, char ret[BLOB_DIGEST], s
 	return p && p->text ? 0 : -ENOMEM;
 }
 
-/* 1: the blob is not there, so that all is packed anew. One that was found damaged is an error: what
- * is packed has another digest, and getting the image again brings the original. */
+/* 1: the blob is not there, so that all is packed anew. One that was found damaged is an error:
+ * what is packed has another digest, and getting the image again brings the original. */
 static int find_original(struct export *x, const char *digest, struct err *e)
 {
 	if (blobs_has(x->c->state, digest))

@@ -293,7 +293,7 @@ static int add_job(struct pull *p, const struct oci_desc *d, bool is_layer, stru
 	if (p->all_size > OCI_IMAGE_BYTES_MAX)
 		return err_set(e, ERR_LIMIT, EFBIG, "the image has more than %llu GiB",
 			       OCI_IMAGE_BYTES_MAX >> 30);
-	/* A layer would take long to read: that of one is looked at when it is unpacked or exported. */
+	/* A layer would take long to read: it is looked at when it is unpacked or exported. */
 	if (!is_layer)
 		(void)blobs_verify(p->s, d->digest, NULL);
 	p->jobs[p->count++] =

@@ -272,7 +272,7 @@ static int lock_part(struct state *s, struct blob_put *p, struct err *e)
 		named = is_still_named(p->dir_fd, p->name, p->fd);
 		if (named && !blobs_has_size(s, p->digest, p->size))
 			return 0;
-		/* Its last writer was done before we had the lock; a name made by our own open goes. */
+		/* Its writer was done before we had the lock; a name made by our own open goes. */
 		if (named)
 			unlinkat(p->dir_fd, p->name, 0);
 		fd_close(&p->fd);

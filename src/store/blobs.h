@@ -7,8 +7,8 @@
  *	blobs/.part-<digest>  a part of one, from its beginning. Whoever writes it holds flock(2)
  *			      on it; whoever comes later goes on where it ends
  *	blobs/.new-<random>   one whose digest its writer does not know yet
- *	blobs/bad-<digest>    one whose content had another hash when it was looked at: it is no blob
- *			      any more, so that who needs it gets it again, and goes when it is back
+ *	blobs/bad-<digest>    one whose content had another hash when it was looked at: no blob any
+ *			      more, so that who needs it gets it again; goes when it is back
  *
  * A killed writer leaves a part that the next one takes up, and a blob is whole or absent. A part
  * that others have damaged is found out at the end, by its hash, and dropped.

@@ -100,8 +100,8 @@ struct image_import_how {
 	uint64_t bytes_max; /* that its files may hold; 0: LAYER_BYTES_MAX */
 	const void *head;   /* bytes of the stream that come before those of tar_fd */
 	size_t head_len;
-	/* The stream is the canonical tar of a tree (layer_tar.h), so that what is made of it has the
-	 * same one. Where owners cannot be kept (IDS_SINGLE) that does not follow. */
+	/* The stream is the canonical tar of a tree (layer_tar.h), so that what is made of it has
+	 * the same one. Where owners cannot be kept (IDS_SINGLE) that does not follow. */
 	bool is_canonical;
 	/* In the process that unpacks, before the first byte. May be NULL. */
 	int (*confine)(int root_fd, struct err *e);

@@ -31,8 +31,8 @@ struct layer_meta {
 	uint64_t created_ms;
 	uint64_t bytes, files;
 	char diff[LAYER_ID_SIZE]; /* SHA-256 of its tar; empty: not known */
-	/* For layers_place: that tar is the canonical one of the tree as it lies there, so that what
-	 * becomes of the tree later is found out. */
+	/* For layers_place: that tar is the canonical one of the tree as it lies there, so that
+	 * what becomes of the tree later is found out. */
 	bool diff_is_tree;
 };
 
@@ -46,7 +46,7 @@ int layer_root(const struct state *s, const char *id, char *ret, size_t size);
 /* -ENOENT if there is no such layer. One of an older Cove says nothing: all is 0. */
 int layer_read(const struct state *s, const char *id, struct layer_meta *ret);
 
-/* The hash of its tree (layer_tar.h). -ENOENT where none is kept, -EBADMSG where that is damaged. */
+/* The hash of its tree (layer_tar.h). -ENOENT where none is kept, -EBADMSG where it is damaged. */
 int layer_tree_read(const struct state *s, const char *id, char ret[LAYER_ID_SIZE]);
 int layer_tree_write(const struct state *s, const char *id, const char *hash);
 
