@@ -73,7 +73,8 @@ class World:
     def end(self):
         self.ask("DELETE", f"/v1/boxes/{self.box}?force=1")
         self.ask("DELETE", f"/v1/boxes/{self.box}-fork?force=1")
-        self.ask("DELETE", f"/v1/snapshots/{self.snapshot}")
+        for s in self.ask("GET", f"/v1/snapshots?box={self.box}").ok().json["snapshots"]:
+            self.ask("DELETE", f"/v1/snapshots/{s['name']}").ok()
         for w in (self.workspace, f"{self.box}-fork"):
             self.ask("DELETE", f"/v1/workspaces/{w}")
         self.ask("DELETE", "/v1/secrets/api_test")
