@@ -2,6 +2,7 @@
 import http.client
 import json
 import os
+import shutil
 import signal
 import socket
 import struct
@@ -52,7 +53,12 @@ class Server:
         self.path, self.log = f"{self.dir}/s", f"{self.dir}/log"
         self.port = 0
         self.process = None
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.kill()
+            shutil.rmtree(self.dir)
+            raise
 
     def start(self):
         listen = ["--listen", f"127.0.0.1:{self.port}"] if self.tcp else []
@@ -79,11 +85,13 @@ class Server:
         self.process.stdout.close()
 
     def end(self):
-        self.stop()
-        text = open(self.log).read()
-        for name in os.listdir(self.dir):
-            os.unlink(f"{self.dir}/{name}")
-        os.rmdir(self.dir)
+        try:
+            self.stop()
+            text = open(self.log).read()
+        finally:
+            if self.process.poll() is None:
+                self.kill()
+            shutil.rmtree(self.dir)
         assert "runtime error" not in text and "Sanitizer" not in text, text[-5000:]
 
     def connection(self, tcp=False):
