@@ -17,8 +17,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
+
+enum { SHARE = 4 };
 
 struct api_pipe {
 	struct api_call *call;
@@ -211,10 +214,31 @@ static void on_work_done(struct ev_job *j)
 		work_ends(c);
 }
 
+/* One key's calls leave threads to the others: those that wait or follow may hold one for long. */
+static int check_share(const struct api_call *c, struct err *e)
+{
+	unsigned share = c->api->options.threads_max / SHARE + 1, count = 0;
+
+	if (c->who.is_operator)
+		return 0;
+	for (const struct api_call *at = c->api->calls; at; at = at->next)
+		if (at != c && at->job.on_run && at->who.key && !at->who.is_operator &&
+		    strcmp(at->who.key->id, c->who.key->id) == 0)
+			count++;
+	return count < share
+		       ? 0
+		       : err_set(e, ERR_LIMIT, EAGAIN,
+				 "key '%s' has %u requests under way already: wait for one, or "
+				 "end one that follows",
+				 c->who.key->name, count);
+}
+
 int api_work_start(struct api_call *c, struct err *e)
 {
-	int r = 0;
+	int r = c->route->scope ? check_share(c, e) : 0;
 
+	if (r < 0)
+		return r;
 	if (c->route->body == API_BODY_BYTES)
 		r = pipe_open(c, true, on_body_room, &c->body_pipe, &c->body_fd);
 	if (r == 0 && c->route->streams) {

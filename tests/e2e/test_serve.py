@@ -481,6 +481,21 @@ def test_a_quota_holds_also_for_many_at_once(server, cove, token):
     server.ask("POST", "/v1/forks", {"box": name, "count": 1}, token=t).error(429, "limit")
 
 
+def test_one_key_leaves_threads_to_the_others(server, token):
+    t, other = token(), token()
+    name = server.ask("POST", "/v1/boxes", {}, token=t).ok(201).json["name"]
+    held = [server.events("GET", f"/v1/boxes/{name}/files/watch?path=/tmp", token=t) for _ in range(9)]
+    for stream in held:
+        assert next(stream)[0] == "ready"
+    server.ask("GET", f"/v1/boxes/{name}", token=t).error(429, "limit")
+    server.ask("GET", "/v1/boxes", token=other).ok()
+    held.pop().close()
+    wait_until(lambda: server.ask("GET", f"/v1/boxes/{name}", token=t).status == 200, "the one that ended")
+    for stream in held:
+        stream.close()
+    wait_until(lambda: server.ask("DELETE", f"/v1/boxes/{name}?force=1", token=t).status == 204, "its removal")
+
+
 @pytest.mark.parametrize("body", [{"mounts": ["/etc:/x"]}, {"workspace": "/etc"}, {"image": "host"},
                                   {"net": "/etc/passwd"}])
 def test_a_key_is_shown_nothing_of_the_host(server, token, body):
