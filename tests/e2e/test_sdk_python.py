@@ -878,14 +878,20 @@ def test_private_server_of_a_killed_process(cove, options):
         if os.fork() == 0:                   # outlives its parent, and with it no server
             sys.stdin.read(1)
             os._exit(0)
-        print(server(sb).pid, flush=True)
+        print(server(sb).pid, server(sb)._directory, flush=True)
         sys.stdin.read(1)
     """)
     child = run_script(cove, script, box_words(options), start_new_session=True)
-    pid = int(child.stdout.readline())
+    words = child.stdout.readline().split()
+    pid = int(words[0])
     assert alive(pid)
     child.send_signal(signal.SIGKILL)
     wait_until(lambda: not alive(pid), "the private server to end")
+    # All that is left is an empty directory, which the next private server removes a minute later.
+    os.utime(words[1], (0, 0))
+    done = run_script(cove, PRELUDE + "cove.Client().version()", box_words(options))
+    finish(done)
+    assert not os.path.exists(words[1])
     with contextlib.suppress(BrokenPipeError):
         child.stdin.close()
     child.stdout.close()

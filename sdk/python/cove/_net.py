@@ -182,6 +182,9 @@ class SyncStream(Stream):
         """What is another process's too goes on there."""
         self._sock.close()
 
+    def __del__(self) -> None:
+        self._sock.close()
+
 
 class SyncLock(Lock):
     def __init__(self) -> None:

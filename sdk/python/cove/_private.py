@@ -20,7 +20,8 @@ from ._net import Endpoint
 from .errors import ConnectionFailed
 
 START_SECONDS, END_SECONDS = 30.0, 20.0
-SOCKET_PATH_MAX = 90
+PREFIX, PLACE_MAX = "cove-py-", 70
+LEFT_SECONDS = 60.0  # a directory that is empty for so long is of no server that is just starting
 
 
 def find_program(given: Optional[str]) -> str:
@@ -60,11 +61,7 @@ class PrivateServer:
 
     def _start(self) -> None:
         self._drop()
-        directory = tempfile.mkdtemp(prefix="cove-")
-        if len(directory) > SOCKET_PATH_MAX:  # the address of a socket is short
-            os.rmdir(directory)
-            directory = tempfile.mkdtemp(prefix="cove-", dir="/tmp")
-        self._directory = directory
+        self._directory = directory = _make_directory()
         env = dict(os.environ)
         if self._home:
             env["COVE_HOME"] = self._home
@@ -140,6 +137,21 @@ class PrivateServer:
                 os.dup2(null, process.stderr.fileno(), inheritable=False)
                 os.close(null)
                 _abandoned.append(process.stderr)
+
+
+def _make_directory() -> str:
+    """For the socket. Those that killed processes left are removed: their servers took the sockets out."""
+    place = tempfile.gettempdir()
+    if len(place) > PLACE_MAX:  # the address of a socket is short
+        place = "/tmp"
+    for name in os.listdir(place):
+        path = os.path.join(place, name)
+        try:
+            if name.startswith(PREFIX) and os.lstat(path).st_mtime < time.time() - LEFT_SECONDS:
+                os.rmdir(path)
+        except OSError:  # it is in use, another user's, or another process was faster
+            pass
+    return tempfile.mkdtemp(prefix=PREFIX, dir=place)
 
 
 def _await_line(process: subprocess.Popen[bytes]) -> bool:
