@@ -237,10 +237,11 @@ def test_stdin_and_a_terminal(sb):
     assert b"".join(got) == data and p.result.exit_code == 0
     p = sb.spawn(["sh"], pty=True, rows=33, cols=99)
     p.write("stty size; read x; stty size; exit 7\n")
-    seen = b""
+    seen, resized = b"", False
     for piece in p:
         seen += piece.data
-        if b"33 99" in seen and b"20 50" not in seen:
+        if b"33 99\r\n" in seen and not resized:
+            resized = True
             p.resize(20, 50)
             p.write("\n")
     assert b"20 50" in seen and p.result.exit_code == 7
