@@ -61,7 +61,7 @@ static int take_idempotency(struct api_call *c, struct create_in *in, const char
 {
 	const char *key = http_head_find(c->head, "Idempotency-Key");
 	const char **labels, *label;
-	char *text, hex[65];
+	char *text, *asked, hex[65];
 	size_t n = 0;
 
 	*ret_label = NULL;
@@ -76,8 +76,11 @@ static int take_idempotency(struct api_call *c, struct create_in *in, const char
 			return err_errno(e, ENOMEM, "read the request");
 	}
 	text = c->body ? json_dumps(c->body, JSON_SORT_KEYS | JSON_COMPACT) : NULL;
-	sha256_hex(text ? text : "", text ? strlen(text) : 0, hex);
+	asked = api_memory_printf(&c->memory, "%s\n%s", key, text ? text : "");
 	free(text);
+	if (!asked)
+		return err_errno(e, ENOMEM, "read the request");
+	sha256_hex(asked, strlen(asked), hex);
 	label = api_memory_printf(&c->memory, API_REQUEST_LABEL "=%.*s", REQUEST_LABEL_HEX, hex);
 	while (in->box.labels && in->box.labels[n])
 		n++;

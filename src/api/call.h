@@ -10,7 +10,7 @@ enum {
 
 /* ---- route.c ---- */
 
-/* Sets route, path, query and params. ERR_NOT_FOUND; ERR_UNSUPPORTED (405) where the path is there
+/* Sets route, path, query and params. ERR_NOT_FOUND; EPROTONOSUPPORT (405) where the path is there
  * with another method. */
 int api_route_find(struct api_call *c, struct err *e);
 

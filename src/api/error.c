@@ -20,8 +20,8 @@ static unsigned status_of(const struct err *e)
 	switch (e->code) {
 	case EKEYREJECTED:
 		return 401;
-	case EOPNOTSUPP:
-		return e->kind == ERR_UNSUPPORTED ? 405 : statuses[e->kind];
+	case EPROTONOSUPPORT:
+		return e->kind == ERR_INVALID ? 405 : statuses[e->kind];
 	case EMSGSIZE:
 		return 413;
 	default:

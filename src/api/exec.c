@@ -192,6 +192,11 @@ static void send_input(struct api_exec *x)
 		api_socket_room(x->call);
 }
 
+static void on_input_room(struct core_async_exec *a)
+{
+	send_input(container(a, struct api_exec, a));
+}
+
 static void on_event(struct core_async_exec *a, const struct cove_event *ev)
 {
 	struct api_exec *x = container(a, struct api_exec, a);
@@ -341,6 +346,7 @@ static struct api_exec *exec_new(struct api_call *c, enum exec_mode mode)
 	x->mode = mode;
 	x->a.on_event = on_event;
 	x->a.on_done = on_done;
+	x->a.on_room = on_input_room;
 	collect_init(&x->collect, OUTPUT_INLINE);
 	buf_init(&x->input, STDIN_HELD_MAX);
 	c->is_exact = true;

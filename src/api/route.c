@@ -94,7 +94,7 @@ static int no_route(struct api_call *c, const char *allowed, struct err *e)
 	if (!allowed)
 		return err_set(e, ERR_NOT_FOUND, ENOENT, "there is no %.100s here; see %s", c->path,
 			       "docs/api/openapi.yaml");
-	return err_set(e, ERR_UNSUPPORTED, EOPNOTSUPP, "%.100s takes no %.20s, but %s", c->path,
+	return err_set(e, ERR_INVALID, EPROTONOSUPPORT, "%.100s takes no %.20s, but %s", c->path,
 		       c->method, allowed);
 }
 

@@ -4,12 +4,12 @@
 const struct verb verb_serve = {
 	.name = "serve",
 	.synopsis = "serve [--listen ADDRESS:PORT]... [--config FILE] [OPTIONS]",
-	.summary = "serve boxes over HTTP, to SDKs and other machines",
-	.help = "Listens on a Unix socket, where this user needs no key, and on the addresses "
-		"given,\n"
-		"where every request brings one (`cove key create NAME`). Boxes are not the\n"
-		"server's: it may be killed and started again at any time. `cove serve --help`\n"
-		"lists all options. What can be asked: docs/api/openapi.yaml.\n\n"
+	.summary = "serve boxes over HTTP",
+	.help = "For SDKs and other machines. Listens on a Unix socket, where this user needs\n"
+		"no key, and on the addresses given, where every request brings one (`cove key\n"
+		"create NAME`). Boxes are not the server's: it may be killed and started again\n"
+		"at any time. `cove serve --help` lists all options. What can be asked is in\n"
+		"docs/api/openapi.yaml.\n\n"
 		"Examples:\n"
 		"  cove serve\n"
 		"  cove serve --listen 127.0.0.1:7070\n"

@@ -190,6 +190,8 @@ static int on_frame(struct core_request *q, const struct wire_frame *f, struct e
 
 	if (r == -EPIPE)
 		return 1;
+	if (r == 0 && a->on_room)
+		a->on_room(a);
 	if (r <= 0)
 		return r;
 	begins = ev.type == COVE_EVENT_STARTED || ev.type == COVE_EVENT_QUEUED;

@@ -41,6 +41,8 @@ struct core_async_exec {
 	void (*on_event)(struct core_async_exec *a, const struct cove_event *ev);
 	/* Once: 0 after EXIT (a background command: after STARTED or QUEUED), or why not. */
 	void (*on_done)(struct core_async_exec *a, int r, const struct err *e);
+	/* stdin, which was full, may have room again; may be NULL. */
+	void (*on_room)(struct core_async_exec *a);
 	struct cove_exec x;
 };
 

@@ -94,7 +94,8 @@ def test_the_example_runs_from_any_prefix(cove, tmp):
                           text=True)
     assert made.returncode == 0, made.stderr
     env = {k: v for k, v in cove.env.items() if k not in ("COVE_LIBEXEC", "LD_LIBRARY_PATH")}
-    got = subprocess.run([tmp / "hello", cove.image or "base"], env={**env, **sanitizer_preload()}, capture_output=True,
+    got = subprocess.run([tmp / "hello", cove.image or "base"], env={**env, **sanitizer_preload(PREFIX)},
+                         capture_output=True,
                          text=True, timeout=DEADLINE)
     assert got.returncode == 0, got.stderr
     assert got.stdout.endswith("bee\nheron\notter\n")

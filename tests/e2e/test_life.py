@@ -15,6 +15,8 @@ import pytest
 
 from conftest import DEADLINE, IS_ROOT, alive, kill, needs_flag, wait_until
 
+pytestmark = pytest.mark.once("root")
+
 
 def crc32c(data):
     crc = 0xffffffff

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from conftest import DEADLINE, IS_ROOT, alive, needs_root, wait_until
+from conftest import DEADLINE, IS_ROOT, PREFIX, alive, needs_root, wait_until
 
 
 def one(cove, *words, **kw):
@@ -475,16 +475,16 @@ int main(int argc, char **argv)
 
 @pytest.mark.once("both")
 def test_from_c(cove, tmp):
-    from test_lib import flags, sanitizer_preload
+    from embed import flags, sanitizer_preload
     (tmp / "c.c").write_text(PROGRAM)
     made = subprocess.run(["gcc", "-std=gnu17", "-Wall", "-Wextra", "-Werror", str(tmp / "c.c"), "-o",
-                           str(tmp / "c"), *flags()], capture_output=True, text=True)
+                           str(tmp / "c"), *flags(PREFIX)], capture_output=True, text=True)
     assert made.returncode == 0, made.stderr
     (tmp / "in").write_text("in")
 
     def run(line, source):
         got = subprocess.run([tmp / "c", cove.image or "base", line, source, tmp / "out"], cwd=tmp, text=True,
-                             env={**cove.env, **sanitizer_preload()}, capture_output=True, timeout=DEADLINE)
+                             env={**cove.env, **sanitizer_preload(PREFIX)}, capture_output=True, timeout=DEADLINE)
         assert got.returncode == 0, got.stdout + got.stderr
         return json.loads(got.stdout)
 

@@ -23,7 +23,7 @@ SDK = pathlib.Path(__file__).resolve().parent.parent.parent / "sdk/python"
 sys.path.insert(0, str(SDK))
 import cove as sdk  # noqa: E402
 
-pytestmark = pytest.mark.once("both")
+pytestmark = pytest.mark.once("user")
 
 
 class Server:
