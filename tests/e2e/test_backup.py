@@ -11,6 +11,8 @@ import pytest
 from conftest import wait_until
 from test_system import home, home_of, layers, problems, rootfs  # noqa: F401  fixtures
 
+pytestmark = pytest.mark.once("root")
+
 LISTING = "cd / && find root home tmp srv opt -xdev -printf '%p %y %m %U %G %s %l\\n' 2>/dev/null | sort; cat /srv/note"
 
 

@@ -11,7 +11,7 @@ from conftest import DEADLINE
 from door_rig import in_tree
 from embed import Owned
 
-pytestmark = pytest.mark.once("both")
+pytestmark = pytest.mark.once("user")
 
 TOKEN = re.compile(r"cove_([0-9a-f]{8})[0-9a-f]{64}")
 

@@ -10,6 +10,8 @@ import pytest
 
 from conftest import DEADLINE, IS_ROOT, PREFIX, alive, needs_root, wait_until
 
+pytestmark = pytest.mark.once("user")
+
 
 def one(cove, *words, **kw):
     """A one-shot box from a directory of the caller's."""

@@ -11,7 +11,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent / "
 import cove as sdk  # noqa: E402
 from cove import _http, _tree, _ws  # noqa: E402
 
-pytestmark = pytest.mark.once("root")
+pytestmark = pytest.mark.once("user")
 
 
 def test_a_hostile_tar_stays_inside(tmp):

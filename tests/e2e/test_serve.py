@@ -13,7 +13,7 @@ import pytest
 from conftest import DEADLINE, wait_until
 from server import Server, WebSocket
 
-pytestmark = pytest.mark.once("both")
+pytestmark = pytest.mark.once("root")
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import pytest
 import libcove
 from conftest import DEADLINE, IS_ROOT, WALL, wait_until
 
-pytestmark = pytest.mark.once("root")
+pytestmark = pytest.mark.once("user")
 
 # Very many states for each of very many bytes: no expression library is quick with it.
 SLOW = "((a{1,60}){1,60}b)"
