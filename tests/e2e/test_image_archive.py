@@ -19,6 +19,8 @@ from image_kit import Layout, config_of, d, digest_of, docker_save, f, files_of,
 sys.path.insert(0, str(LIB.parent / "data/archives"))
 import hostile  # noqa: E402
 
+pytestmark = pytest.mark.once("root")
+
 ROOT = tar(*tiny_root())
 SH = ["/bin/sh", "-c"]
 
