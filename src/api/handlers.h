@@ -76,6 +76,10 @@ int api_box_options_check(struct api_call *c, struct cove *cove, struct cove_box
 /* An image that the caller may use: its own, or else one of the operator's, which all share. */
 int api_image(struct api_call *c, struct cove *cove, const char *name, const char **ret,
 	      struct err *e);
+/* network.c: what a key may let its boxes reach is the public network, never this machine or what
+ * only this machine can reach. text is a pattern or a whole policy; where it may be read otherwise
+ * it is refused, so that nothing has to be parsed twice. */
+int api_may_reach(const struct api_call *c, const char *text, bool is_policy, struct err *e);
 /* The path parameter {box}, as its name on this machine. */
 int api_box(struct api_call *c, const char **ret, struct err *e);
 /* files.c: the box, up for its files alone if it is stopped, and the query's `path`. */

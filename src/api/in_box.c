@@ -95,6 +95,9 @@ static int check_paths(struct api_call *c, struct cove_box_options *o, struct er
 		return 0;
 	o->owner = c->who.key->id;
 	o->mount_roots = c->who.key->mount_count ? c->who.key->mounts : none;
+	for (const char *const *a = o->allow; a && *a; a++)
+		if (api_may_reach(c, *a, false, e) < 0)
+			return -EACCES;
 	if (o->net && strchr(o->net, '/'))
 		return err_set(e, ERR_DENIED, EACCES,
 			       "'net' is a preset here (closed, balanced, open), no file; PUT "

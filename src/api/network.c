@@ -31,6 +31,33 @@ static int policy_get(struct api_call *c, struct cove *cove, struct err *e)
 	return 0;
 }
 
+/* An address, or a network; a name has a letter and no second colon. */
+static bool is_address(const char *p)
+{
+	const char *colon = strchr(p, ':');
+
+	return *p == '[' || strchr(p, '/') || (colon && strchr(colon + 1, ':')) ||
+	       p[strspn(p, "0123456789.:")] == 0;
+}
+
+int api_may_reach(const struct api_call *c, const char *text, bool is_policy, struct err *e)
+{
+	bool names_us = strcasestr(text, "cove.internal");
+
+	if (c->who.is_operator)
+		return 0;
+	/* A backslash could spell any of these words another way. */
+	if (names_us ||
+	    (is_policy ? strcasestr(text, "private") || strchr(text, '\\') : is_address(text)))
+		return err_set(e, ERR_DENIED, EACCES,
+			       is_policy ? "a key's policy names public hosts: no 'private', no "
+					   "host.cove.internal, no backslash"
+					 : "a key lets its boxes reach public hosts by name, not "
+					   "'%.80s'",
+			       text);
+	return 0;
+}
+
 /* libcove reads policies from files: this one is there for the time of the call. */
 static int policy_file(struct cove *cove, const char *text, char path[600], struct err *e)
 {
@@ -71,6 +98,8 @@ static int policy_set(struct api_call *c, struct cove *cove, struct err *e)
 	if (r == 0)
 		r = api_box(c, &box, e);
 	if (r == 0 && in.policy)
+		r = api_may_reach(c, in.policy, true, e);
+	if (r == 0 && in.policy)
 		r = policy_file(cove, in.policy, path, e);
 	if (r < 0)
 		return r;
@@ -108,6 +137,8 @@ static int grant_make(struct api_call *c, struct cove *cove, struct err *e)
 
 	if (r == 0 && !in.allow == !in.deny)
 		r = err_set(e, ERR_INVALID, EINVAL, "give 'allow' or 'deny': \"HOST[:PORT]\"");
+	if (r == 0 && in.allow)
+		r = api_may_reach(c, in.allow, false, e);
 	if (r == 0)
 		r = api_box(c, &box, e);
 	if (r < 0)

@@ -69,7 +69,7 @@ static void on_later(struct ev_defer *d)
 		conn_go(c);
 }
 
-static void conn_go_soon(struct server_conn *c)
+void conn_go_soon(struct server_conn *c)
 {
 	if (!c->busy)
 		ev_defer(c->server->ev, &c->later);

@@ -46,6 +46,7 @@ struct server_conn {
 
 /* Goes on with whatever can be done: what is in `in`, what is in `out`. */
 void conn_go(struct server_conn *c);
+void conn_go_soon(struct server_conn *c); /* at the end of this turn of the loop */
 /* Ends it without a word more. */
 void conn_kill(struct server_conn *c);
 /* As far as there is time for the other side. */

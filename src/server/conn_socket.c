@@ -14,12 +14,6 @@ static struct server_conn *conn_of(struct api_sink *s)
 	return container(s, struct server_conn, sink);
 }
 
-static void conn_go_soon(struct server_conn *c)
-{
-	if (!c->busy)
-		ev_defer(c->server->ev, &c->later);
-}
-
 static void on_ping(struct ev_timer *t)
 {
 	struct server_conn *c = container(t, struct server_conn, ping);

@@ -511,9 +511,23 @@ def test_one_key_leaves_threads_to_the_others(server, token):
 
 
 @pytest.mark.parametrize("body", [{"mounts": ["/etc:/x"]}, {"workspace": "/etc"}, {"image": "host"},
-                                  {"net": "/etc/passwd"}])
+                                  {"net": "/etc/passwd"}, {"allow": ["10.0.0.1"]}, {"allow": ["127.0.0.1:22"]},
+                                  {"allow": ["Host.Cove.Internal:22"]}, {"allow": ["[::1]:22"]},
+                                  {"allow": ["fd00::/8"]}])
 def test_a_key_is_shown_nothing_of_the_host(server, token, body):
     server.ask("POST", "/v1/boxes", body, token=token()).error(403, "denied")
+
+
+def test_a_key_opens_the_public_network_alone(server, token):
+    t = token()
+    name = server.ask("POST", "/v1/boxes", {}, token=t).ok(201).json["name"]
+    for policy in ('rules: [{allow: "10.0.0.0/8", private: true}]', 'rules: [{allow: "x", "\\x70rivate": true}]',
+                   'rules: [{allow: "HOST.cove.internal:22"}]'):
+        server.ask("PUT", f"/v1/boxes/{name}/policy", {"policy": policy}, token=t).error(403, "denied")
+    for allow in ("192.168.0.1", "host.cove.internal:80", "::1"):
+        server.ask("POST", f"/v1/boxes/{name}/grants", {"allow": allow}, token=t).error(403, "denied")
+    server.ask("POST", f"/v1/boxes/{name}/grants", {"allow": "example.org:443"}, token=t).ok(204)
+    server.ask("DELETE", f"/v1/boxes/{name}?force=1", token=t).ok()
 
 
 # ---- its end ----
