@@ -69,7 +69,6 @@ static bool tell(struct api_exec *x, const char *event, const char *text)
 static bool tell_output(struct api_exec *x, unsigned stream, const void *data, size_t len)
 {
 	const char *name = stream ? "stderr" : "stdout";
-	struct json j;
 	struct buf b;
 	bool more = true;
 
@@ -77,18 +76,8 @@ static bool tell_output(struct api_exec *x, unsigned stream, const void *data, s
 	if (x->mode == EXEC_SOCKET) {
 		if (buf_append(&b, stream ? "\2" : "\1", 1) == 0 && buf_append(&b, data, len) == 0)
 			more = api_message(x->call, false, buf_data(&b), buf_len(&b));
-	} else {
-		json_init(&j, &b);
-		json_object_begin(&j);
-		json_kv_u64(&j, "offset", x->offsets[stream]);
-		json_key(&j, str_is_utf8(data, len) ? "text" : "base64");
-		if (str_is_utf8(data, len))
-			json_strn(&j, data, len);
-		else
-			json_base64(&j, data, len);
-		json_object_end(&j);
-		if (j.error == 0 && buf_cstr(&b))
-			more = api_event(x->call, name, NULL, buf_cstr(&b));
+	} else if (api_output_json(&b, x->offsets[stream], data, len) == 0) {
+		more = api_event(x->call, name, NULL, buf_cstr(&b));
 	}
 	buf_done(&b);
 	return more;

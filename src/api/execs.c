@@ -104,27 +104,33 @@ int api_send_event(int fd, const char *name, const char *id, const char *data)
 	return r;
 }
 
-static int send_output(int fd, const struct cove_event *ev, uint64_t offset)
+int api_output_json(struct buf *out, uint64_t offset, const void *data, size_t len)
 {
+	bool is_text = str_is_utf8(data, len);
 	struct json j;
-	struct buf b;
-	bool is_text = str_is_utf8(ev->data, ev->len);
-	int r;
 
-	buf_init(&b, EVENT_MAX);
-	json_init(&j, &b);
+	json_init(&j, out);
 	json_object_begin(&j);
 	json_kv_u64(&j, "offset", offset);
 	json_key(&j, is_text ? "text" : "base64");
 	if (is_text)
-		json_strn(&j, ev->data, ev->len);
+		json_strn(&j, data, len);
 	else
-		json_base64(&j, ev->data, ev->len);
+		json_base64(&j, data, len);
 	json_object_end(&j);
-	r = j.error < 0 || !buf_cstr(&b)
-		    ? -ENOMEM
-		    : api_send_event(fd, ev->type == COVE_EVENT_ERR ? "stderr" : "stdout", NULL,
-				     buf_cstr(&b));
+	return j.error < 0 || !buf_cstr(out) ? -ENOMEM : 0;
+}
+
+static int send_output(int fd, const struct cove_event *ev, uint64_t offset)
+{
+	struct buf b;
+	int r;
+
+	buf_init(&b, EVENT_MAX);
+	r = api_output_json(&b, offset, ev->data, ev->len);
+	if (r == 0)
+		r = api_send_event(fd, ev->type == COVE_EVENT_ERR ? "stderr" : "stdout", NULL,
+				   buf_cstr(&b));
 	buf_done(&b);
 	return r;
 }

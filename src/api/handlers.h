@@ -102,6 +102,8 @@ void api_quota_release(struct api_call *c);
 /* Is there room for one more of these? */
 int api_quota_room(struct api_call *c, struct cove *cove, enum key_quota_id what, struct err *e);
 
+/* execs.c: what a command printed, as its event has it: {"offset", "text" or "base64"}. */
+int api_output_json(struct buf *out, uint64_t offset, const void *data, size_t len);
 /* execs.c: one event into a stream's descriptor; -EPIPE: the client has gone. */
 int api_send_event(int fd, const char *name, const char *id, const char *data);
 /* execs.c: {"<key>": [...]} of rows that libcove listed, which are freed; count may be its
