@@ -26,11 +26,15 @@ def owned(cove, tmp):
     return Owned(cove, tmp)
 
 
+def new_key(cove, name):
+    return TOKEN.fullmatch(cove("key", "create", name).ok().text.strip())[1]
+
+
 @pytest.fixture
 def key(cove):
     """The id of a key."""
     name = "k" + os.urandom(4).hex()
-    yield TOKEN.fullmatch(cove("key", "create", name).ok().text.strip())[1]
+    yield new_key(cove, name)
     cove("key", "rm", name).ok()
 
 
@@ -216,19 +220,20 @@ def test_what_is_the_operators_may_be_given(cove, owned, key, box):
     owned.fails("invalid", "fork", source=box, owner=key, name="job")
 
 
-def test_of_another_machine_it_is_nobodys(cove, owned, key, tmp):
-    (name,) = owned("create", name=f"{key}_web", owner=key)
-    cove("snapshot", "create", name, f"{key}_snap").ok()
-    cove("snapshot", "export", f"{key}_snap", tmp / "f").ok()
-    cove("snapshot", "import", tmp / "f", "brought").ok()
-    fork = cove("fork", "brought").ok().text.strip()
-    assert cove.inspect(fork)["owner"] is None
-    cove("snapshot", "rm", f"{key}_snap", "brought").ok()
+def test_of_another_machine_it_is_nobodys(home, tmp):
+    key = new_key(home, "ci")
+    (name,) = Owned(home, tmp)("create", name=f"{key}_web", owner=key)
+    home("snapshot", "create", name, f"{key}_snap").ok()
+    home("snapshot", "export", f"{key}_snap", tmp / "f").ok()
+    home("snapshot", "import", tmp / "f", "brought").ok()
+    fork = home("fork", "brought").ok().text.strip()
+    assert home.inspect(fork)["owner"] is None
 
 
-def test_a_backup_keeps_it(owned, key, new_home, cove, tmp):
-    owned("create", name=f"{key}_kept", owner=key)
-    cove("system", "backup", tmp / "b").ok()
+def test_a_backup_keeps_it(home, new_home, tmp):
+    key = new_key(home, "ci")
+    Owned(home, tmp)("create", name=f"{key}_kept", owner=key)
+    home("system", "backup", tmp / "b").ok()
     other = new_home()
     other("system", "restore", tmp / "b").ok()
     assert other.inspect(f"{key}_kept")["owner"] == key

@@ -622,7 +622,8 @@ def test_what_was_extended_does_not_go(cove):
     assert done_to(got, box) == [("ended", "keeper lost")] and box in cove.names()
 
 
-def test_restored_is_left_alone(cove, new_home, tmp):
+def test_restored_is_left_alone(new_home, tmp):
+    cove = new_home()
     box = make(cove, "--image", "host", "--ttl", "1s", "--expire", "remove", "--restart", "always")
     name = box
     lose_keeper(cove, box)

@@ -89,6 +89,7 @@ def test_the_bundle(cove):
 
 
 @pytest.mark.once("both")
+@pytest.mark.once("root")
 def test_a_bundle_is_made_anew(cove):
     """As Debian does it when a certificate is added, or a JDK is installed: by rename, of files in a directory that
     the authority is in, too. So it is there afterwards, and so is that of each later start."""
