@@ -42,6 +42,8 @@ int api_caller_find(struct api_call *c, const struct api_client_info *client, st
 	int r;
 
 	str_copy(w->by, sizeof(w->by), "no key");
+	if (http_head_count(c->head, "Authorization") + http_head_count(c->head, "X-API-Key") > 1)
+		return err_set(e, ERR_DENIED, EKEYREJECTED, "the request has more than one key");
 	if (!token && client->is_local &&
 	    (client->peer_uid == geteuid() || client->peer_uid == 0)) {
 		w->is_operator = true;

@@ -109,6 +109,7 @@ int api_image(struct api_call *c, struct cove *cove, const char *name, const cha
 	      struct err *e)
 {
 	struct image image;
+	bool is_own;
 	int r;
 
 	*ret = name;
@@ -118,10 +119,12 @@ int api_image(struct api_call *c, struct cove *cove, const char *name, const cha
 		return err_set(e, ERR_DENIED, EACCES,
 			       "a key's boxes cannot show this host's files");
 	r = api_name(c, KEY_OF_IMAGE, name, ret, e);
-	if (r < 0 || image_find(&cove->state, *ret, &image, NULL) == 0) {
-		image_done(&image);
+	if (r < 0)
 		return r;
-	}
+	is_own = image_find(&cove->state, *ret, &image, NULL) == 0;
+	image_done(&image);
+	if (is_own)
+		return 0;
 	if (key_name_plain(KEY_OF_IMAGE, name) != name)
 		return err_set(e, ERR_NOT_FOUND, ENOENT, "no image '%.100s'", name);
 	*ret = name;

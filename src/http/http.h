@@ -71,8 +71,10 @@ int http_head_set_secret(struct http_head *h);
 void http_head_done(struct http_head *h); /* wipes: a head may hold a credential */
 
 bool http_name_is(const char *name, const char *other); /* ASCII case does not matter */
-/* The first value, or NULL; and whether a comma list (of all fields of that name) has a token. */
+/* The first value, or NULL; how often a field is there; and whether a comma list (of all fields of
+ * that name) has a token. */
 const char *http_head_find(const struct http_head *h, const char *name);
+size_t http_head_count(const struct http_head *h, const char *name);
 bool http_head_has_token(const struct http_head *h, const char *name, const char *token);
 /* May another message follow on the connection, by what this head says of it? In HTTP/1.1 unless it
  * says "close", in 1.0 only where it says "keep-alive" and not "close". */

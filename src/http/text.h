@@ -65,8 +65,6 @@ bool http_token_is(const char *p, size_t n, const char *token);
 bool http_list_next(const char **list, const char **ret, size_t *ret_len);
 /* All of n bytes may stand in a field's value or a reason: no control bytes but tab. */
 bool http_value_ok(const char *p, size_t n);
-/* How often a field is there. */
-size_t http_head_count(const struct http_head *h, const char *name);
 
 /* Cuts n bytes of whole field lines, which are in h->text, into h->fields; there is room. */
 int http_fields_parse(struct http_head *h, char *p, size_t n, int status, struct err *e);
