@@ -28,17 +28,7 @@ static int put_box(struct api_call *c, struct cove *cove, const char *name, stru
 		api_name_shown(c, KEY_OF_WORKSPACE, record.spec.workspace, &workspace);
 	json_kv_str(j, "workspace", workspace);
 	json_kv_u64(j, "created_ms", record.spec.created_ms);
-	json_key(j, "labels");
-	json_object_begin(j);
-	for (size_t i = 0; i < record.spec.label_count; i++) {
-		const char *label = record.spec.labels[i], *equals = strchr(label, '=');
-
-		if (str_starts(label, API_REQUEST_LABEL))
-			continue;
-		json_key(j, api_memory_printf(&c->memory, "%.*s", (int)(equals - label), label));
-		json_str(j, equals + 1);
-	}
-	json_object_end(j);
+	core_put_labels(j, &record.spec);
 	record_done(&record);
 	return 0;
 }
@@ -81,7 +71,7 @@ static int take_idempotency(struct api_call *c, struct create_in *in, const char
 	if (!asked)
 		return err_errno(e, ENOMEM, "read the request");
 	sha256_hex(asked, strlen(asked), hex);
-	label = api_memory_printf(&c->memory, API_REQUEST_LABEL "=%.*s", REQUEST_LABEL_HEX, hex);
+	label = api_memory_printf(&c->memory, CORE_REQUEST_LABEL "=%.*s", REQUEST_LABEL_HEX, hex);
 	while (in->box.labels && in->box.labels[n])
 		n++;
 	labels = api_memory_get(&c->memory, (n + 2) * sizeof(*labels));

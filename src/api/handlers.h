@@ -88,9 +88,6 @@ int api_visit(struct api_call *c, struct cove *cove, struct cove_box **ret, cons
 /* A running box for blocking calls. */
 int api_box_find(struct api_call *c, struct cove *cove, struct cove_box **ret, struct err *e);
 
-/* On a box whose creation had an Idempotency-Key: which request it was. Never shown. */
-#define API_REQUEST_LABEL "cove.request"
-
 /* quota.c: holds what a new box may use for the caller's key, until api_quota_release. ERR_LIMIT
  * where that is more than the key has. */
 int api_quota_hold(struct api_call *c, struct cove *cove, const struct cove_box_options *o,

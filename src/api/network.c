@@ -74,6 +74,18 @@ static int policy_file(struct cove *cove, const char *text, char path[600], stru
 	return r < 0 ? err_errno(e, -r, "keep the policy for a moment") : 0;
 }
 
+/* Whoever sent the text knows no file. */
+static void hide_path(struct err *e, const char *path)
+{
+	static const char word[] = "policy";
+	char *at = *path ? strstr(e->msg, path) : NULL;
+
+	if (!at)
+		return;
+	memmove(at + sizeof(word) - 1, at + strlen(path), strlen(at + strlen(path)) + 1);
+	memcpy(at, word, sizeof(word) - 1);
+}
+
 struct policy_in {
 	const char *net, *policy;
 };
@@ -106,8 +118,11 @@ static int policy_set(struct api_call *c, struct cove *cove, struct err *e)
 	r = cove_policy_apply(cove, box, in.policy ? path : in.net, c->who.by, &cut, &err);
 	if (path[0])
 		unlink(path);
-	if (r < 0)
-		return api_failed(r, &err, e);
+	if (r < 0) {
+		r = api_failed(r, &err, e);
+		hide_path(e, path);
+		return r;
+	}
 	json_object_begin(api_json(c, 200));
 	json_kv_u64(&c->json, "cut", cut);
 	json_object_end(&c->json);

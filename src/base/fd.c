@@ -14,6 +14,8 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
+enum { FD_OPEN_TRIES = 64 };
+
 void fd_fill_low(void)
 {
 	int fd;
@@ -333,11 +335,12 @@ int fd_openat2(int dir_fd, const char *path, int flags, mode_t mode, uint64_t re
 	struct {
 		uint64_t flags, mode, resolve;
 	} how = {(uint64_t)(unsigned)flags | O_CLOEXEC, mode, resolve};
+	unsigned tries = 0;
 	long r;
 
 	do {
 		r = syscall(SYS_openat2, dir_fd, path, &how, sizeof(how), secret[0], secret[1]);
-	} while (r < 0 && errno == EINTR);
+	} while (r < 0 && (errno == EINTR || (errno == EAGAIN && ++tries < FD_OPEN_TRIES)));
 	return r < 0 ? -errno : (int)r;
 }
 

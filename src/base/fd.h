@@ -97,7 +97,9 @@ int fd_write_file(int dir_fd, const char *name, const void *p, size_t n, mode_t 
 int fd_seal(const char *name, const void *p, size_t n, int *ret_fd);
 int fd_read_sealed(int fd, size_t max, char **ret, size_t *ret_len);
 
-/* openat2(2). resolve takes the RESOLVE_ flags below. Returns a descriptor or -errno. */
+/* openat2(2). resolve takes the RESOLVE_ flags below. Returns a descriptor or -errno. The kernel
+ * says EAGAIN when anything on the machine was renamed or mounted while it resolved a `..`: it is
+ * asked again, a bounded number of times. */
 #define FD_BENEATH	 0x08u /* RESOLVE_BENEATH */
 #define FD_IN_ROOT	 0x10u /* RESOLVE_IN_ROOT */
 #define FD_NO_MAGICLINKS 0x02u /* RESOLVE_NO_MAGICLINKS */

@@ -88,7 +88,7 @@ static void put_spec(struct json *j, const struct spec *s)
 	wire_fields_json(j, spec_use, s);
 	put_mounts(j, s);
 	put_strings(j, "env", s->env, s->env_count);
-	put_strings(j, "labels", s->labels, s->label_count);
+	core_put_labels(j, s);
 	json_kv_u64(j, "created_ms", s->created_ms);
 }
 

@@ -1,6 +1,8 @@
 /* Words and JSON for what records and keepers hold; see view.h. */
 #include "core/view.h"
 
+#include "base/fd.h"
+
 #include <string.h>
 
 enum { ROW_JSON_MAX = 256 << 10 };
@@ -16,6 +18,22 @@ const char *box_state_name(enum box_state state)
 const char *persistence_name(enum persistence p)
 {
 	return p == PERSIST_BOX ? "box" : "workspace";
+}
+
+void core_put_labels(struct json *j, const struct spec *s)
+{
+	json_key(j, "labels");
+	json_object_begin(j);
+	for (size_t i = 0; i < s->label_count; i++) {
+		const char *equals = strchr(s->labels[i], '=');
+		size_t len = (size_t)(equals - s->labels[i]);
+		autofree char *name = strndup(s->labels[i], len);
+
+		if (name && strcmp(name, CORE_REQUEST_LABEL) == 0)
+			continue;
+		json_kv_str(j, name ? name : "", equals + 1);
+	}
+	json_object_end(j);
 }
 
 char *view_row_json(const struct wire_named_field *fields, const void *row)

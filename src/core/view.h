@@ -10,6 +10,11 @@
 const char *box_state_name(enum box_state state);
 const char *persistence_name(enum persistence p);
 
+/* Which request made the box (Idempotency-Key): a label that is never shown. */
+#define CORE_REQUEST_LABEL "cove.request"
+/* The member `labels`, an object, without that one. */
+void core_put_labels(struct json *j, const struct spec *s);
+
 /* One object of a table; owned, NULL without memory. */
 char *view_row_json(const struct wire_named_field *fields, const void *row);
 

@@ -245,20 +245,24 @@ bool server_config_has_host(const struct server_config *c, const char *host)
 {
 	struct host h;
 
-	/* An address is in no DNS, so no page can make a browser take it for its own site's. */
-	return strcmp(host, "localhost") == 0 || (host_parse(&h, host) == 0 && h.is_address) ||
+	/* An address is in no DNS, so no page can make a browser take it for its own site's. The
+	 * unspecified one names no machine, and browsers have taken it for this one. */
+	return strcmp(host, "localhost") == 0 ||
+	       (host_parse(&h, host) == 0 && h.is_address && strcmp(h.text, "0.0.0.0") != 0 &&
+		strcmp(h.text, "::") != 0) ||
 	       list_has(&c->host_names, host);
 }
 
 bool server_config_has_origin(const struct server_config *c, const char *origin,
-			      const struct http_target *target)
+			      const struct http_target *target, bool is_tls)
 {
-	const char *name = strstr(origin, "://");
+	const char *scheme = is_tls ? "https://" : "http://";
 	struct host h;
 	uint16_t port;
 
 	if (list_has(&c->origins, origin))
 		return true;
-	return name && host_parse_authority(&h, name + 3, &port) == 0 &&
+	return str_starts(origin, scheme) &&
+	       host_parse_authority(&h, origin + strlen(scheme), &port) == 0 &&
 	       strcmp(h.text, target->host) == 0 && port == target->port;
 }

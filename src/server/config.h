@@ -42,4 +42,4 @@ void server_config_help(void);
 bool server_config_has_host(const struct server_config *c, const char *host);
 /* Is it the server's own page, or one that is listed? */
 bool server_config_has_origin(const struct server_config *c, const char *origin,
-			      const struct http_target *target);
+			      const struct http_target *target, bool is_tls);

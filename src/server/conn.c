@@ -203,7 +203,8 @@ static int check_site(struct server_conn *c, struct err *e)
 		return err_set(e, ERR_DENIED, 421,
 			       "this server is not called '%.100s': name it with --host-name",
 			       target.host);
-	if (origin && !server_config_has_origin(c->server->config, origin, &target))
+	if (origin &&
+	    !server_config_has_origin(c->server->config, origin, &target, c->client.is_tls))
 		return err_set(e, ERR_DENIED, 403,
 			       "pages of '%.100s' may not ask this server: --origin lets them",
 			       origin);

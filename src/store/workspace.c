@@ -39,11 +39,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-enum {
-	OPEN_TRIES = 32,
-	LOCK_STEP_MS = 5,
-	STACK_NAME_SIZE = BOX_NAME_MAX + sizeof(WORKSPACE_STACK_END)
-};
+enum { LOCK_STEP_MS = 5, STACK_NAME_SIZE = BOX_NAME_MAX + sizeof(WORKSPACE_STACK_END) };
 
 #define KERNEL_RENAME_NOREPLACE 1u /* from the kernel's headers, which musl does not bring */
 
@@ -582,14 +578,9 @@ static int leads_out(const char *src, struct err *e)
 		       src);
 }
 
-/* openat2 says EAGAIN when something was renamed while it looked. */
 static int open_inside(int dir_fd, const char *path, int flags)
 {
-	int fd = -EAGAIN;
-
-	for (int i = 0; i < OPEN_TRIES && fd == -EAGAIN; i++)
-		fd = fd_openat2(dir_fd, path, flags, 0, FD_BENEATH | FD_NO_MAGICLINKS);
-	return fd;
+	return fd_openat2(dir_fd, path, flags, 0, FD_BENEATH | FD_NO_MAGICLINKS);
 }
 
 /* A directory made by root for the box belongs to whoever owns the one above. */
