@@ -10,20 +10,57 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Texts of steps; they stay until the image is written. */
+struct save_texts {
+	char from[IMAGE_NAME_MAX + 8], by[BOX_NAME_MAX + 32];
+};
+
 /* How programs are run in it: as its image says, or where that is gone as the box's record does. */
 static void take_config(const struct spec *spec, const struct image *from, struct image *im)
 {
 	if (from->text) {
 		im->config = from->config;
 		im->platform = from->platform;
-		im->history_count = from->history_count;
-		memcpy(im->history, from->history, sizeof(im->history));
 		return;
 	}
 	im->config.user = spec->base_user;
 	im->config.cwd = spec->base_cwd;
 	im->config.env.count = spec->base_env_count;
 	memcpy(im->config.env.at, spec->base_env, spec->base_env_count * sizeof(char *));
+}
+
+static bool stands_on(const struct spec *spec, const struct image *from)
+{
+	bool same = from->text && from->layer_count <= spec->layer_count;
+
+	for (size_t i = 0; same && i < from->layer_count; i++)
+		same = strcmp(spec->layers[i], from->layers[i]) == 0;
+	return same;
+}
+
+static void add_steps(struct image *im, size_t count, const char *by, uint64_t created_ms)
+{
+	for (size_t i = 0; i < count && im->history_count < IMAGE_ITEMS_MAX; i++)
+		im->history[im->history_count++] =
+			(struct image_step){.created_ms = created_ms, .by = by};
+}
+
+/* As many steps as layers, in their order: readers count them. An image may say less, and what
+ * snapshots kept of the box are layers above the image's. One that was replaced meanwhile tells
+ * nothing of this box. */
+static void take_history(const struct spec *spec, const struct image *from,
+			 const struct save_texts *texts, struct image *im)
+{
+	bool same = stands_on(spec, from);
+	size_t below = same ? from->layer_count : 0, said = 0;
+
+	for (size_t i = 0; same && i < from->history_count; i++)
+		said += !from->history[i].empty;
+	add_steps(im, below - (said < below ? said : below), texts->from, from->created_ms);
+	for (size_t i = 0; same && i < from->history_count && im->history_count < IMAGE_ITEMS_MAX;
+	     i++)
+		im->history[im->history_count++] = from->history[i];
+	add_steps(im, spec->layer_count - below + 1, texts->by, im->created_ms);
 }
 
 static int fill_layers(struct cove *cove, const struct commit *c, struct image *im, struct err *e)
@@ -54,7 +91,7 @@ static int publish(struct cove *cove, struct commit *c, const char *name, struct
 	autofree struct image *im = calloc(2, sizeof(*im));
 	struct image *from = im + 1;
 	autoclose int lock_fd = -1;
-	char by[BOX_NAME_MAX + 32];
+	struct save_texts texts;
 	int r = im ? layers_lock(&cove->state, &lock_fd, e) : err_errno(e, ENOMEM, "save an image");
 
 	if (r < 0)
@@ -65,10 +102,9 @@ static int publish(struct cove *cove, struct commit *c, const char *name, struct
 		str_copy(im->name, sizeof(im->name), name);
 		im->created_ms = clock_wall_ms();
 		take_config(&c->record.spec, from, im);
-		snprintf(by, sizeof(by), "cove image save %s", c->box);
-		if (im->history_count < IMAGE_ITEMS_MAX)
-			im->history[im->history_count++] =
-				(struct image_step){.created_ms = im->created_ms, .by = by};
+		snprintf(texts.from, sizeof(texts.from), "FROM %s", from->name);
+		snprintf(texts.by, sizeof(texts.by), "cove image save %s", c->box);
+		take_history(&c->record.spec, from, &texts, im);
 		r = fill_layers(cove, c, im, e);
 	}
 	if (r == 0)

@@ -393,7 +393,9 @@ def test_saved_as_an_image(cove, kept, box, inner_root):
     cove("image", "save", box, "mine:v1").ok()
     info = cove("image", "inspect", "mine:v1", "--json").ok().json
     assert len(info["layers"]) == 2 and info["config"]["user"] == "user"
-    assert "save" in info["history"][-1]["by"]
+    steps = cove("image", "history", "mine:v1", "--json").ok().json  # newest first, each with its own layer
+    assert "save" in steps[0]["by"] and steps[0]["layer"] == info["layers"][-1]["id"]
+    assert steps[-1]["by"] == "FROM base" and steps[-1]["layer"] == info["layers"][0]["id"]
     out = cove("run", "--image", "mine:v1", "--", "sh", "-c", "cat /srv/a; ls /etc/debian_version; id -un")
     assert out.text == "mine\nuser\n"
     # The same content is the same layer.
