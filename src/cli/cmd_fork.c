@@ -1,6 +1,7 @@
 /* cove fork: new boxes that begin where another is. */
 #include "cli/cancel.h"
 #include "cli/cli.h"
+#include "cli/watch.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -51,13 +52,16 @@ static int run(struct cli *c)
 	};
 	const char *source = c->o.args[0];
 	struct cove_error err;
+	struct watch watch;
 	char(*names)[64];
 	int count, r;
 
 	if (o.count && !o.prefix && !o.name)
 		o.prefix = strchr(source, ':') ? strchr(source, ':') + 1 : source;
+	watch_start_words(&watch, "forking", source, c->o.json);
 	o.cancel_fd = cancel_catch();
 	count = cove_fork(c->cove, source, &o, &names, &err);
+	watch_stop(&watch);
 	if (count < 0 && err.kind == COVE_INTERRUPTED && cancel_signal()) {
 		cli_note("interrupted: no fork is left");
 		return EXIT_SIGNAL + cancel_signal();

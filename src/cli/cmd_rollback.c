@@ -1,5 +1,6 @@
 /* cove rollback: a box's files become those of a snapshot again. */
 #include "cli/cli.h"
+#include "cli/watch.h"
 
 static int run(struct cli *c)
 {
@@ -9,9 +10,14 @@ static int run(struct cli *c)
 	struct cove_rollback done = {.size = sizeof(done)};
 	struct cli_object out;
 	struct cove_error err;
+	struct watch watch;
 	struct json *j;
+	int r;
 
-	if (cove_rollback(c->cove, box, snapshot, &o, &done, &err) < 0)
+	watch_start_words(&watch, "rolling back", box, c->o.json);
+	r = cove_rollback(c->cove, box, snapshot, &o, &done, &err);
+	watch_stop(&watch);
+	if (r < 0)
 		return cli_fail(c, &err);
 	if (!c->o.json) {
 		cli_note("box '%s' is as it was in '%s'%s", box, snapshot,

@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/size.h"
 #include "cli/list.h"
+#include "cli/watch.h"
 #include "core/view.h"
 
 #include <stdlib.h>
@@ -86,8 +87,13 @@ static int create(struct cli *c)
 	};
 	struct cove_snapshot_info made;
 	struct cove_error err;
+	struct watch watch;
+	int r;
 
-	if (cove_snapshot_create(c->cove, c->o.args[0], &o, &made, &err) < 0)
+	watch_start_words(&watch, "keeping the state of", c->o.args[0], c->o.json);
+	r = cove_snapshot_create(c->cove, c->o.args[0], &o, &made, &err);
+	watch_stop(&watch);
+	if (r < 0)
 		return cli_fail(c, &err);
 	return print_made(c, &made);
 }

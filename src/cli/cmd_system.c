@@ -1,6 +1,7 @@
 /* cove system: what Cove keeps on disk: how much, what can go, whether it is whole. */
 #include "base/size.h"
 #include "cli/list.h"
+#include "cli/watch.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -47,6 +48,7 @@ static const struct list_form form = {
 struct removed {
 	struct cli *c;
 	struct list_rows rows;
+	struct watch watch;
 	int status;
 };
 
@@ -59,6 +61,7 @@ static void on_removed(void *arg, const char *kind, const char *name, uint64_t b
 
 	if (c->o.quiet || c->o.json || d->status)
 		return;
+	watch_stop(&d->watch);
 	buf_init(&b, 4096);
 	if (buf_printf(&b, "%s %s", kind, name) == 0 &&
 	    (bytes == 0 || buf_printf(&b, "  %s", size_format(size, bytes)) == 0) &&
@@ -104,8 +107,12 @@ static int prune_as(struct cli *c,
 						   .arg = &d};
 	struct cove_pruned pruned = {0};
 	struct cove_error err;
+	int r;
 
-	if (call(c->cove, &options, &pruned, &err) < 0)
+	watch_start_words(&d.watch, "looking for", "what nothing refers to", c->o.json);
+	r = call(c->cove, &options, &pruned, &err);
+	watch_stop(&d.watch);
+	if (r < 0)
 		return cli_broken(c, &err);
 	return d.status ? d.status : say_pruned(c, &pruned);
 }
@@ -126,6 +133,7 @@ struct damages {
 	struct cli *c;
 	struct cli_object o;
 	struct json *j;
+	struct watch watch;
 	int status;
 };
 
@@ -142,6 +150,7 @@ static void on_damage(void *arg, const char *kind, const char *name, const char 
 		json_object_end(d->j);
 		return;
 	}
+	watch_stop(&d->watch);
 	buf_init(&b, 8192);
 	if (text_escape(&b, kind) == 0 && buf_append_str(&b, " ") == 0 &&
 	    text_escape(&b, name) == 0 && buf_append_str(&b, ": ") == 0 &&
@@ -162,7 +171,9 @@ static int verify(struct cli *c)
 		json_key(d.j, "problems");
 		json_array_begin(d.j);
 	}
+	watch_start_words(&d.watch, "verifying", "what is kept", c->o.json);
 	r = cove_system_verify(c->cove, c->o.deep, on_damage, &d, &done, &err);
+	watch_stop(&d.watch);
 	if (d.j) {
 		json_array_end(d.j);
 		json_kv_u64(d.j, "checked", done.checked);
@@ -186,12 +197,19 @@ static int verify(struct cli *c)
 
 /* ---- backup and restore ---- */
 
+struct items {
+	struct cli *c;
+	struct watch watch;
+};
+
 static void on_item(void *arg, const char *kind, const char *name)
 {
-	struct cli *c = arg;
+	struct items *d = arg;
 
-	if (c->o.verbose || strstr(name, "left out"))
-		cli_note("%s %s", kind, name);
+	if (!d->c->o.verbose && !strstr(name, "left out"))
+		return;
+	watch_stop(&d->watch);
+	cli_note("%s %s", kind, name);
 }
 
 static int say_backed_up(struct cli *c, const struct cove_backed_up *d)
@@ -231,20 +249,25 @@ static int say_backed_up(struct cli *c, const struct cove_backed_up *d)
 	return 0;
 }
 
-static int backup_as(struct cli *c, int (*call)(struct cove *cove, const char *path,
-						const struct cove_backup_options *options,
-						struct cove_backed_up *ret, struct cove_error *err))
+static int backup_as(struct cli *c, const char *doing,
+		     int (*call)(struct cove *cove, const char *path,
+				 const struct cove_backup_options *options,
+				 struct cove_backed_up *ret, struct cove_error *err))
 {
+	struct items items = {.c = c};
 	const struct cove_backup_options options = {.size = sizeof(options),
 						    .with_secrets = c->o.with_secrets,
 						    .force = c->o.force,
 						    .on_item = on_item,
-						    .arg = c};
+						    .arg = &items};
 	struct cove_backed_up done = {0};
 	struct cove_error err;
-	int status;
+	int r, status;
 
-	if (call(c->cove, c->o.args[0], &options, &done, &err) < 0)
+	watch_start_words(&items.watch, doing, c->o.args[0], c->o.json);
+	r = call(c->cove, c->o.args[0], &options, &done, &err);
+	watch_stop(&items.watch);
+	if (r < 0)
 		return cli_broken(c, &err);
 	status = say_backed_up(c, &done);
 	return status || (!done.boxes_left_out && !done.workspaces_left_out) ? status : EXIT_COVE;
@@ -252,12 +275,12 @@ static int backup_as(struct cli *c, int (*call)(struct cove *cove, const char *p
 
 static int backup(struct cli *c)
 {
-	return backup_as(c, cove_system_backup);
+	return backup_as(c, "writing", cove_system_backup);
 }
 
 static int restore(struct cli *c)
 {
-	return backup_as(c, cove_system_restore);
+	return backup_as(c, "restoring", cove_system_restore);
 }
 
 static const struct verb system_backup = {

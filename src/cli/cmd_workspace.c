@@ -2,6 +2,7 @@
 #include "base/fd.h"
 #include "base/size.h"
 #include "cli/list.h"
+#include "cli/watch.h"
 #include "core/view.h"
 
 #include <errno.h>
@@ -71,8 +72,13 @@ static int export_one(struct cli *c)
 	const struct cove_backup_options options = {.size = sizeof(options), .force = c->o.force};
 	unsigned events = c->events;
 	struct cove_error err;
+	struct watch watch;
+	int r;
 
-	if (cove_workspace_export(c->cove, c->o.args[1], c->o.args[2], &options, &err) < 0)
+	watch_start_words(&watch, "exporting", c->o.args[1], c->o.json);
+	r = cove_workspace_export(c->cove, c->o.args[1], c->o.args[2], &options, &err);
+	watch_stop(&watch);
+	if (r < 0)
 		return cli_broken(c, &err);
 	return cli_done(c, c->o.args[1], "exported", events);
 }
@@ -83,8 +89,13 @@ static int import_one(struct cli *c)
 	const char *name = c->o.arg_count > 2 ? c->o.args[2] : NULL;
 	unsigned events = c->events;
 	struct cove_error err;
+	struct watch watch;
+	int r;
 
-	if (cove_workspace_import(c->cove, c->o.args[1], name, &options, &err) < 0)
+	watch_start_words(&watch, "importing", c->o.args[1], c->o.json);
+	r = cove_workspace_import(c->cove, c->o.args[1], name, &options, &err);
+	watch_stop(&watch);
+	if (r < 0)
 		return cli_not_imported(c, name, &err);
 	return cli_done(c, name ? name : c->o.args[1], "imported", events);
 }

@@ -1,13 +1,19 @@
 /* cove image save: what a box has become, as an image. */
 #include "cli/cli.h"
+#include "cli/watch.h"
 
 static int run(struct cli *c)
 {
 	const char *box = c->o.args[0], *image = c->o.args[1];
 	unsigned events = c->events;
 	struct cove_error err;
+	struct watch watch;
+	int r;
 
-	if (cove_image_save(c->cove, box, image, &err) < 0)
+	watch_start_words(&watch, "saving", box, c->o.json);
+	r = cove_image_save(c->cove, box, image, &err);
+	watch_stop(&watch);
+	if (r < 0)
 		return cli_broken(c, &err);
 	if (!c->o.json)
 		cli_note("image '%s' is ready", image);

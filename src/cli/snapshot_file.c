@@ -1,13 +1,19 @@
 /* cove snapshot export, import: one snapshot as one file. */
 #include "cli/cli.h"
+#include "cli/watch.h"
 
 static int export_one(struct cli *c)
 {
 	const struct cove_backup_options options = {.size = sizeof(options), .force = c->o.force};
 	unsigned events = c->events;
 	struct cove_error err;
+	struct watch watch;
+	int r;
 
-	if (cove_snapshot_export(c->cove, c->o.args[0], c->o.args[1], &options, &err) < 0)
+	watch_start_words(&watch, "exporting", c->o.args[0], c->o.json);
+	r = cove_snapshot_export(c->cove, c->o.args[0], c->o.args[1], &options, &err);
+	watch_stop(&watch);
+	if (r < 0)
 		return cli_broken(c, &err);
 	return cli_done(c, c->o.args[0], "exported", events);
 }
@@ -18,8 +24,13 @@ static int import_one(struct cli *c)
 	const char *name = c->o.arg_count > 1 ? c->o.args[1] : NULL;
 	unsigned events = c->events;
 	struct cove_error err;
+	struct watch watch;
+	int r;
 
-	if (cove_snapshot_import(c->cove, c->o.args[0], name, &options, &err) < 0)
+	watch_start_words(&watch, "importing", c->o.args[0], c->o.json);
+	r = cove_snapshot_import(c->cove, c->o.args[0], name, &options, &err);
+	watch_stop(&watch);
+	if (r < 0)
 		return cli_not_imported(c, name, &err);
 	return cli_done(c, name ? name : c->o.args[0], "imported", events);
 }

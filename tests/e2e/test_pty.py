@@ -255,3 +255,14 @@ def test_what_takes_longer_than_a_second_says_so(cove, box):
     assert terminal.wait() == 0
     cove("start", box).ok()
     assert cove("stop", box).ok().errors == ""
+
+
+def test_what_takes_long_says_so(terminal, tmp_path):
+    """The file comes from a pipe that nobody has written to yet, so the import waits until it is seen to."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for verb in ("snapshot", "workspace"):
+        t = terminal(verb, "import", str(pipe))
+        t.expect(rb"importing .*pipe \.\.\.")
+        pipe.write_text("nothing that Cove wrote")
+        assert t.wait() == 125
