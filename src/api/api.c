@@ -12,11 +12,14 @@ enum { THREAD_IDLE_MS = 10000 };
 /* In a thread. */
 static void *state_new(void *arg)
 {
-	const struct api_options *o = arg;
-	struct cove_options options = {.size = sizeof(options), .home = o->home};
+	struct api *a = arg;
+	struct cove_options options = {.size = sizeof(options), .home = a->options.home};
 	struct cove *cove = NULL;
 
-	return cove_new(&cove, &options, NULL) < 0 ? NULL : cove;
+	if (cove_new(&cove, &options, NULL) < 0)
+		return NULL;
+	cove->admission = a->admission;
+	return cove;
 }
 
 static void state_free(void *state)
@@ -36,7 +39,10 @@ int api_new(struct ev *ev, const struct api_options *options, struct api **ret, 
 	a->options = *options;
 	a->started_ms = ev_now(ev);
 	a->quotas = api_quotas_new();
-	if (!a->quotas) {
+	a->admission = core_admission_new(&options->admission);
+	if (!a->quotas || !a->admission) {
+		api_quotas_free(a->quotas);
+		core_admission_free(a->admission);
 		free(a);
 		return err_errno(e, ENOMEM, "begin to serve");
 	}
@@ -56,11 +62,15 @@ int api_new(struct ev *ev, const struct api_options *options, struct api **ret, 
 							  .idle_ms = THREAD_IDLE_MS,
 							  .state_new = state_new,
 							  .state_free = state_free,
-							  .arg = &a->options},
+							  .arg = a},
 				&a->work);
 		if (r < 0)
 			err_errno(e, -r, "begin to serve");
 	}
+	if (r == 0)
+		r = state_make(&a->cove->state, e);
+	if (r == 0)
+		r = api_revoker_new(a, e);
 	if (r == 0 && options->reaps && (r = api_reaper_start(a)) < 0)
 		err_errno(e, -r, "begin to look after boxes");
 	if (r < 0) {
@@ -69,6 +79,13 @@ int api_new(struct ev *ev, const struct api_options *options, struct api **ret, 
 	}
 	*ret = a;
 	return 0;
+}
+
+void api_set(struct api *a, const struct api_options *options)
+{
+	a->options.min_wall = options->min_wall;
+	a->options.admission_wait_ms = options->admission_wait_ms;
+	core_admission_set(a->admission, &options->admission);
 }
 
 void api_free(struct api *a)
@@ -92,8 +109,10 @@ void api_free(struct api *a)
 		api_call_free(c);
 	}
 	api_reaper_free(a->reaper);
+	api_revoker_free(a);
 	core_client_free(a->client);
 	api_quotas_free(a->quotas);
+	core_admission_free(a->admission);
 	cove_free(a->cove);
 	free(a);
 }

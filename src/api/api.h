@@ -21,9 +21,11 @@
 
 #include "api/caller.h"
 #include "api/in.h"
+#include "api/sink.h"
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/json.h"
+#include "core/admission.h"
 #include "core/client.h"
 #include "cove.h"
 #include "ev/ev.h"
@@ -35,27 +37,6 @@
 #include <stdint.h>
 
 struct api_call;
-
-/* ---- what a client's connection gets, in the loop ---- */
-
-struct api_sink {
-	/* The whole answer is in c->status, c->type and c->out. The call is over. */
-	void (*on_reply)(struct api_sink *s, struct api_call *c);
-	/* An answer of unknown length begins: c->status, c->type; c->length if it is known. Bytes
-	 * come by on_bytes; false from it: come back when api_call_has_room was called. on_end:
-	 * cut says that it broke off in the middle. The call is over then. */
-	void (*on_begin)(struct api_sink *s, struct api_call *c);
-	bool (*on_bytes)(struct api_sink *s, struct api_call *c, const void *p, size_t n);
-	void (*on_end)(struct api_sink *s, struct api_call *c, bool cut);
-	/* The request's body has room again. */
-	void (*on_body_room)(struct api_sink *s, struct api_call *c);
-	/* It becomes a WebSocket; then whole messages. on_socket_end closes it. */
-	int (*on_socket)(struct api_sink *s, struct api_call *c, struct err *e);
-	bool (*on_message)(struct api_sink *s, struct api_call *c, bool is_text, const void *p,
-			   size_t n);
-	void (*on_socket_end)(struct api_sink *s, struct api_call *c, unsigned code,
-			      const char *reason);
-};
 
 /* ---- routes ---- */
 
@@ -95,7 +76,9 @@ struct api_options {
 	const char *home; /* NULL: the usual place */
 	unsigned threads_max, queue_max;
 	const char *min_wall; /* that boxes have; NULL: any */
-	bool reaps;	      /* boxes whose time is over, and those that are to be started again */
+	struct core_admission_options admission;
+	uint64_t admission_wait_ms; /* of requests that do not say it themselves */
+	bool reaps; /* boxes whose time is over, and those that are to be started again */
 	void (*on_log)(void *arg, const struct api_call *c); /* each call's end; may be NULL */
 	void (*on_reaped)(void *arg, const char *action, const char *box, const char *cause);
 	void *arg;
@@ -106,12 +89,16 @@ struct api {
 	struct core_client *client;
 	struct ev_work *work;
 	struct api_quotas *quotas;
+	struct core_admission *admission; /* of all boxes that begin by us */
+	struct api_revoker *revoker;
 	struct api_reaper *reaper; /* NULL: none was asked for */
 	struct api_options options;
 	struct api_call *calls; /* all that are under way */
 	uint64_t started_ms;
 };
 int api_new(struct ev *ev, const struct api_options *options, struct api **ret, struct err *e);
+/* Of what the options were, that which may change while it runs: from the next request on. */
+void api_set(struct api *a, const struct api_options *options);
 /* Ends all calls; waits for work that runs. NULL is fine. */
 void api_free(struct api *a);
 
@@ -163,6 +150,8 @@ struct api_call {
 
 	/* Work. Only the thread touches the call while it runs, but for what is atomic. */
 	struct ev_job job;
+	uint64_t wait_ms;     /* for room on this host */
+	const char *min_wall; /* api_options'; a reload does not change it under way */
 	int result;
 	struct err error;
 	struct api_hold *hold; /* quota.c */

@@ -38,9 +38,13 @@ static int put_box(struct api_call *c, struct cove *cove, const char *name, stru
 struct create_in {
 	struct cove_box_options box;
 	json_t *command;
+	uint64_t admission_wait_ms;
 };
 
-static const struct api_in_field create_fields[] = {API_IN(create_in, command, JSON), {NULL, 0, 0}};
+static const struct api_in_field create_fields[] = {
+	API_IN(create_in, command, JSON),
+	API_IN_AS(create_in, "admission_wait", admission_wait_ms, MS),
+	{NULL, 0, 0}};
 
 /*
  * A request with an Idempotency-Key makes one box however often it comes. Where the caller named
@@ -123,7 +127,7 @@ static int run_first(struct api_call *c, struct cove_box *box, const struct api_
 
 static int box_create(struct api_call *c, struct cove *cove, struct err *e)
 {
-	struct create_in in = {.box.size = sizeof(in.box)};
+	struct create_in in = {.box.size = sizeof(in.box), .admission_wait_ms = API_WAIT_DEFAULT};
 	const struct api_in_table tables[] = {
 		{api_box_fields, &in.box}, {create_fields, &in}, {NULL, NULL}};
 	struct api_command cmd;
@@ -134,6 +138,8 @@ static int box_create(struct api_call *c, struct cove *cove, struct err *e)
 
 	if (r == 0 && in.command)
 		r = api_command_take(c, in.command, &cmd, e);
+	if (r == 0)
+		r = api_patience(c, cove, in.admission_wait_ms, e);
 	if (r == 0)
 		r = take_idempotency(c, &in, &label, e);
 	if (r == 0)
@@ -277,12 +283,24 @@ static int answer_box(struct api_call *c, struct cove *cove, const char *name, i
 	return r;
 }
 
+struct start_in {
+	uint64_t admission_wait_ms;
+};
+static const struct api_in_field start_fields[] = {
+	API_IN_AS(start_in, "admission_wait", admission_wait_ms, MS), {NULL, 0, 0}};
+
 static int box_start(struct api_call *c, struct cove *cove, struct err *e)
 {
+	struct start_in in = {API_WAIT_DEFAULT};
+	const struct api_in_table tables[] = {{start_fields, &in}, {NULL, NULL}};
 	struct cove_error err;
 	const char *name;
-	int r = api_box(c, &name, e);
+	int r = api_in_take(&c->memory, c->body, tables, e);
 
+	if (r == 0)
+		r = api_patience(c, cove, in.admission_wait_ms, e);
+	if (r == 0)
+		r = api_box(c, &name, e);
 	return r < 0 ? r : answer_box(c, cove, name, cove_start(cove, name, &err), &err, e);
 }
 

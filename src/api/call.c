@@ -244,6 +244,7 @@ struct api_call *api_call_new(struct api *a, struct api_sink *sink, const struct
 	c->head = head;
 	c->began_ms = ev_now(a->ev);
 	c->length = API_LENGTH_UNKNOWN;
+	c->min_wall = a->options.min_wall;
 	c->cancel_fd = c->body_fd = c->stream_fd = -1;
 	c->next = a->calls;
 	c->at = &a->calls;
@@ -268,9 +269,9 @@ struct api_call *api_call_new(struct api *a, struct api_sink *sink, const struct
 
 void api_call_gone(struct api_call *c)
 {
+	atomic_store(&c->gone, true);
 	call_log(c);
 	c->sink = NULL;
-	atomic_store(&c->gone, true);
 	if (c->job.on_run) {
 		api_work_gone(c);
 		return;

@@ -34,7 +34,15 @@ void api_work_done(struct api_call *c);
 int api_reaper_start(struct api *a);
 void api_reaper_free(struct api_reaper *r); /* after the threads; NULL is fine */
 
+/* ---- revoke.c ---- */
+
+/* The server's home is made before. */
+int api_revoker_new(struct api *a, struct err *e);
+void api_revoker_free(struct api *a);
+
 /* ---- quota.c ---- */
 
 struct api_quotas *api_quotas_new(void);
 void api_quotas_free(struct api_quotas *q);
+/* cove.on_making: a box that the call holds room for has a name now, and soon a record. */
+void api_quota_name(void *call, const struct spec *spec);

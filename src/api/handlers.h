@@ -88,6 +88,10 @@ int api_visit(struct api_call *c, struct cove *cove, struct cove_box **ret, cons
 /* A running box for blocking calls. */
 int api_box_find(struct api_call *c, struct cove *cove, struct cove_box **ret, struct err *e);
 
+/* work.c: how long a request waits for room on this host, if it says so. */
+#define API_WAIT_DEFAULT UINT64_MAX
+int api_patience(struct api_call *c, struct cove *cove, uint64_t wait_ms, struct err *e);
+
 /* quota.c: holds what a new box may use for the caller's key, until api_quota_release. ERR_LIMIT
  * where that is more than the key has. */
 int api_quota_hold(struct api_call *c, struct cove *cove, const struct cove_box_options *o,

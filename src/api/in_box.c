@@ -74,7 +74,7 @@ int api_command_take(struct api_call *c, json_t *object, struct api_command *ret
 
 static int check_wall(struct api_call *c, struct cove_box_options *o, struct err *e)
 {
-	const char *least = c->api->options.min_wall;
+	const char *least = c->min_wall;
 
 	if (!least || (o->wall && strcmp(o->wall, least) == 0))
 		return 0;

@@ -1,7 +1,7 @@
 /*
  * Quotas of keys. What a key has is what its boxes may use, running or not, as their records say;
  * a box that is being made counts from before it is begun, so that many requests at once get no
- * more than one after the other.
+ * more than one after the other, and no less.
  */
 #include "api/call.h"
 #include "api/handlers.h"
@@ -13,10 +13,18 @@
 #include <errno.h>
 #include <pthread.h>
 
+/* One that is being made: by its name it is not counted twice once its record is there. */
+struct named_box {
+	char name[BOX_NAME_MAX + 1];
+	struct key_usage usage;
+};
+
 struct api_hold {
 	char key_id[KEY_ID_SIZE];
-	struct key_usage usage;
+	struct key_usage usage; /* of what has no name yet */
 	struct api_hold *next;
+	struct named_box *boxes; /* owned */
+	size_t count;
 };
 
 struct api_quotas {
@@ -48,6 +56,62 @@ static void add_usage(struct key_usage *to, const struct key_usage *u)
 			to->of[i] = KEY_EVERYTHING;
 }
 
+static void take_usage(struct key_usage *from, const struct key_usage *u)
+{
+	for (size_t i = 0; i < KEY_QUOTA_COUNT; i++)
+		if (from->of[i] != KEY_EVERYTHING)
+			from->of[i] -= u->of[i] < from->of[i] ? u->of[i] : from->of[i];
+}
+
+static void hold_free(struct api_hold *h)
+{
+	free(h->boxes);
+	free(h);
+}
+
+void api_quota_name(void *call, const struct spec *spec)
+{
+	struct api_call *c = call;
+	struct api_hold *h = c->hold;
+	struct named_box *boxes;
+
+	if (!h || !spec->owner || strcmp(spec->owner, h->key_id) != 0)
+		return;
+	pthread_mutex_lock(&c->api->quotas->lock);
+	boxes = reallocarray(h->boxes, h->count + 1, sizeof(*boxes));
+	/* Without memory it is counted twice for a moment. */
+	if (boxes) {
+		h->boxes = boxes;
+		boxes[h->count] = (struct named_box){0};
+		str_copy(boxes[h->count].name, sizeof(boxes->name), spec->name);
+		key_usage_add_box(&boxes[h->count].usage, spec);
+		take_usage(&h->usage, &boxes[h->count++].usage);
+	}
+	pthread_mutex_unlock(&c->api->quotas->lock);
+}
+
+static bool has_name(char *const *names, size_t count, const char *name)
+{
+	for (size_t i = 0; i < count; i++)
+		if (strcmp(names[i], name) == 0)
+			return true;
+	return false;
+}
+
+/* What is on its way, but for what `names` has already. */
+static void add_holds(const struct api_quotas *q, const char *key_id, char *const *names,
+		      size_t count, struct key_usage *ret)
+{
+	for (const struct api_hold *h = q->holds; h; h = h->next) {
+		if (strcmp(h->key_id, key_id) != 0)
+			continue;
+		add_usage(ret, &h->usage);
+		for (size_t i = 0; i < h->count; i++)
+			if (!has_name(names, count, h->boxes[i].name))
+				add_usage(ret, &h->boxes[i].usage);
+	}
+}
+
 static int usage_of(struct api_call *c, struct cove *cove, struct key_usage *ret, struct err *e)
 {
 	char **names;
@@ -65,6 +129,7 @@ static int usage_of(struct api_call *c, struct cove *cove, struct key_usage *ret
 		key_usage_add_box(ret, &record.spec);
 		record_done(&record);
 	}
+	add_holds(c->api->quotas, c->who.key->id, names, count, ret);
 	state_names_free(names, count);
 	return 0;
 }
@@ -87,9 +152,6 @@ static int hold_take(struct api_call *c, struct cove *cove, struct api_hold *hol
 	str_copy(hold->key_id, sizeof(hold->key_id), c->who.key->id);
 	pthread_mutex_lock(&q->lock);
 	r = usage_of(c, cove, &now, e);
-	for (struct api_hold *h = q->holds; h; h = h->next)
-		if (strcmp(h->key_id, hold->key_id) == 0)
-			add_usage(&now, &h->usage);
 	if (r == 0)
 		r = key_quota_check(c->who.key, &now, &hold->usage, e);
 	if (r == 0) {
@@ -99,7 +161,7 @@ static int hold_take(struct api_call *c, struct cove *cove, struct api_hold *hol
 	}
 	pthread_mutex_unlock(&q->lock);
 	if (r < 0)
-		free(hold);
+		hold_free(hold);
 	return r;
 }
 
@@ -212,6 +274,6 @@ void api_quota_release(struct api_call *c)
 		;
 	*at = c->hold->next;
 	pthread_mutex_unlock(&q->lock);
-	free(c->hold);
+	hold_free(c->hold);
 	c->hold = NULL;
 }

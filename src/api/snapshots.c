@@ -94,14 +94,17 @@ static int snapshot_remove(struct api_call *c, struct cove *cove, struct err *e)
 struct rollback_in {
 	const char *snapshot;
 	bool keep_workspace;
+	uint64_t admission_wait_ms;
 };
-static const struct api_in_field rollback_fields[] = {API_IN(rollback_in, snapshot, STR),
-						      API_IN(rollback_in, keep_workspace, BOOL),
-						      {NULL, 0, 0}};
+static const struct api_in_field rollback_fields[] = {
+	API_IN(rollback_in, snapshot, STR),
+	API_IN(rollback_in, keep_workspace, BOOL),
+	API_IN_AS(rollback_in, "admission_wait", admission_wait_ms, MS),
+	{NULL, 0, 0}};
 
 static int roll_back(struct api_call *c, struct cove *cove, struct err *e)
 {
-	struct rollback_in in = {0};
+	struct rollback_in in = {.admission_wait_ms = API_WAIT_DEFAULT};
 	const struct api_in_table tables[] = {{rollback_fields, &in}, {NULL, NULL}};
 	struct cove_rollback_options o = {.size = sizeof(o)};
 	struct cove_rollback done = {.size = sizeof(done)};
@@ -111,6 +114,8 @@ static int roll_back(struct api_call *c, struct cove *cove, struct err *e)
 
 	if (r == 0 && !in.snapshot)
 		r = err_set(e, ERR_INVALID, EINVAL, "'snapshot' is missing");
+	if (r == 0)
+		r = api_patience(c, cove, in.admission_wait_ms, e);
 	if (r == 0)
 		r = api_box(c, &box, e);
 	if (r == 0)
@@ -135,11 +140,16 @@ static int roll_back(struct api_call *c, struct cove *cove, struct err *e)
 
 struct fork_in {
 	const char *box, *snapshot, *name, *prefix;
-	uint64_t count;
+	uint64_t count, admission_wait_ms;
 };
 static const struct api_in_field fork_fields[] = {
-	API_IN(fork_in, box, STR),    API_IN(fork_in, snapshot, STR), API_IN(fork_in, name, STR),
-	API_IN(fork_in, prefix, STR), API_IN(fork_in, count, U64),    {NULL, 0, 0}};
+	API_IN(fork_in, box, STR),
+	API_IN(fork_in, snapshot, STR),
+	API_IN(fork_in, name, STR),
+	API_IN(fork_in, prefix, STR),
+	API_IN(fork_in, count, U64),
+	API_IN_AS(fork_in, "admission_wait", admission_wait_ms, MS),
+	{NULL, 0, 0}};
 
 static int fork_source(struct api_call *c, const struct fork_in *in, const char **ret,
 		       struct err *e)
@@ -159,7 +169,7 @@ static int fork_source(struct api_call *c, const struct fork_in *in, const char 
 
 static int fork_boxes(struct api_call *c, struct cove *cove, struct err *e)
 {
-	struct fork_in in = {.count = 1};
+	struct fork_in in = {.count = 1, .admission_wait_ms = API_WAIT_DEFAULT};
 	const struct api_in_table tables[] = {{fork_fields, &in}, {NULL, NULL}};
 	struct cove_fork_options o = {.size = sizeof(o), .owner = api_owner(c)};
 	char(*names)[64] = NULL;
@@ -167,6 +177,8 @@ static int fork_boxes(struct api_call *c, struct cove *cove, struct err *e)
 	const char *source = NULL, *shown;
 	int count, r = api_in_take(&c->memory, c->body, tables, e);
 
+	if (r == 0)
+		r = api_patience(c, cove, in.admission_wait_ms, e);
 	if (r == 0)
 		r = fork_source(c, &in, &source, e);
 	if (r == 0)

@@ -187,10 +187,43 @@ int api_cancel_fd(struct api_call *c, int *ret_fd, struct err *e)
 
 /* ---- the job ---- */
 
+static bool still_asked(void *arg)
+{
+	return api_goes_on(arg);
+}
+
+int api_patience(struct api_call *c, struct cove *cove, uint64_t wait_ms, struct err *e)
+{
+	if (wait_ms == API_WAIT_DEFAULT)
+		return 0;
+	if (wait_ms > ADMISSION_WAIT_MAX_MS)
+		return err_set(e, ERR_INVALID, EINVAL, "'admission_wait' is at most %d seconds",
+			       ADMISSION_WAIT_MAX_MS / 1000);
+	cove->patience.wait_ms = wait_ms;
+	return 0;
+}
+
+/* What the thread's libcove asks of the call for which it works; a reaper's has none. */
+static void lend(struct api_call *c, struct cove *cove)
+{
+	cove->patience =
+		(struct core_patience){.wait_ms = c->wait_ms, .goes_on = still_asked, .arg = c};
+	cove->on_making = api_quota_name;
+	cove->making_arg = c;
+}
+
+static void take_back(struct cove *cove)
+{
+	cove->patience = (struct core_patience){0};
+	cove->on_making = NULL;
+}
+
 static void on_run(struct ev_job *j, void *state)
 {
 	struct api_call *c = container(j, struct api_call, job);
 
+	if (state)
+		lend(c, state);
 	if (!state)
 		c->result = err_set(&c->error, ERR_INTERNAL, ENOMEM,
 				    "the server cannot open its state directory");
@@ -198,6 +231,8 @@ static void on_run(struct ev_job *j, void *state)
 		c->result = err_set(&c->error, ERR_INTERRUPTED, ECANCELED, "the client has gone");
 	else
 		c->result = c->route->work(c, state, &c->error);
+	if (state)
+		take_back(state);
 	fd_close(&c->body_fd);
 	fd_close(&c->stream_fd);
 }
@@ -250,6 +285,7 @@ int api_work_start(struct api_call *c, struct err *e)
 		r = r < 0 ? r : 0;
 	}
 	if (r == 0) {
+		c->wait_ms = c->api->options.admission_wait_ms;
 		c->job = (struct ev_job){.on_run = on_run, .on_done = on_work_done};
 		r = ev_work_push(c->api->work, &c->job);
 		if (r < 0)

@@ -15,7 +15,7 @@
  *	tool*.c	    lines, edits, searches of files in a box, and watching them
  *	history.c   commands, their output and events of a box, running or not
  *	stats.c	    what a running box uses; pausing it; times.c how long it may run
- *	walls.c	    which wall a box gets
+ *	walls.c	    which wall a box gets; admission.c whether the host has room for it
  *	trees.c	    boxes and images as stacks of layers; reader.c who reads them; diff.c merge*.c
  *	list.c inspect.c images.c workspaces.c sweep.c; view.c words and JSON they share
  *
@@ -26,6 +26,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/limits_build.h"
+#include "core/admission.h"
 #include "core/call.h"
 #include "cove.h"
 #include "storage/ids.h"
@@ -46,6 +47,11 @@ struct cove {
 	bool parents_keepers; /* see spawn_as_children */
 	void (*on_event)(void *arg, const char *line, const char *json);
 	void *arg;
+	struct core_admission *admission; /* borrowed; NULL: there is room for all */
+	struct core_patience patience;	  /* of calls that wait for it */
+	/* Before the record of a box is written; may be NULL. */
+	void (*on_making)(void *arg, const struct spec *spec);
+	void *making_arg;
 	const char *wall_program; /* of a wall that is tried, instead of the one there; or NULL */
 	/* Found once; empty before. */
 	char keeper_path[512], init_path[512], door_path[512], ctl_path[512], save_path[512];

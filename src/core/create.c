@@ -129,6 +129,10 @@ static void on_create_begin(struct ev_defer *d)
 	if (r == 0)
 		r = network_choose(cove, c->spec, c->options, &e);
 	if (r == 0)
+		r = core_admit(cove, &c->spec->spec, &c->up.hold, &e);
+	if (r == 0 && cove->on_making)
+		cove->on_making(cove->making_arg, &c->spec->spec);
+	if (r == 0)
 		r = write_record(c, &e);
 	c->since_ms = ev_now(c->up.ev);
 	if (r < 0) {

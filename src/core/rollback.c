@@ -293,10 +293,11 @@ struct rolling {
 	const char *box;
 	const struct cove_rollback_options *o;
 	struct cove_rollback *ret;
+	struct core_hold *hold; /* owned: the place of a box that runs */
 };
 
 /* With both locks held. g->ret->started says whether it ran, also after a failure. */
-static int roll(const struct rolling *g, const struct snapshot *sn, int box_fd, struct err *e)
+static int roll(struct rolling *g, const struct snapshot *sn, int box_fd, struct err *e)
 {
 	struct record record;
 	const char *workspace;
@@ -308,6 +309,8 @@ static int roll(const struct rolling *g, const struct snapshot *sn, int box_fd, 
 	r = check(g->cove, &record.spec, sn, g->o, e);
 	foreign = !is_of_lineage(g->cove, &record.spec, sn);
 	workspace = g->o->keep_workspace ? NULL : record.spec.workspace;
+	if (r == 0 && record.state == BOX_RUNNING)
+		g->hold = core_hold_keep(g->cove, &record.spec);
 	if (r == 0)
 		r = box_halt_to_roll_back(g->cove, g->box, e);
 	if (r >= 0) {
@@ -320,7 +323,7 @@ static int roll(const struct rolling *g, const struct snapshot *sn, int box_fd, 
 	return r < 0 ? r : rollback_finish(g->cove, g->box, box_fd, e);
 }
 
-static int roll_back(const struct rolling *g, const char *snapshot, struct err *e)
+static int roll_back(struct rolling *g, const char *snapshot, struct err *e)
 {
 	struct cove *cove = g->cove;
 	autoclose int box_fd = -1, snapshot_fd = -1;
@@ -360,13 +363,14 @@ int cove_rollback(struct cove *cove, const char *box, const char *snapshot,
 {
 	struct cove_rollback_options o = {0};
 	struct cove_rollback own = {0};
+	struct rolling g = {.cove = cove, .box = box, .o = &o, .ret = &own};
 	struct err e = {0};
 	int r = options ? core_copy_sized(&o, sizeof(o), options, &e) : 0;
 
 	core_sweep_box(cove, box);
 	if (r == 0)
-		r = roll_back(&(struct rolling){.cove = cove, .box = box, .o = &o, .ret = &own},
-			      snapshot, &e);
+		r = roll_back(&g, snapshot, &e);
+	core_hold_end(g.hold);
 	if (r == 0 && ret) {
 		own.size = ret->size;
 		memcpy(ret, &own, own.size < sizeof(own) ? own.size : sizeof(own));

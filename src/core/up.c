@@ -114,6 +114,11 @@ static void up_spawn(struct core_up *u)
 			record_done(&record);
 	}
 	if (r == 0) {
+		r = core_admit(u->cove, &record.spec, &u->hold, &e);
+		if (r < 0)
+			record_done(&record);
+	}
+	if (r == 0) {
 		/* One that cannot be written is as good as it was. */
 		if (!record.has_sum && record_renew(u->box_fd, &record.spec, &e) < 0)
 			log_debug("%s", e.msg);
@@ -211,6 +216,7 @@ void core_up_start(struct core_up *u, struct ev *ev, struct cove *cove, const ch
 	u->box_fd = -1;
 	u->tries = 0;
 	u->conn = NULL;
+	u->hold = NULL;
 	u->watch = (struct core_watch){0};
 	u->timer = (struct ev_timer){0};
 	u->fail = core_up_end;
@@ -224,6 +230,7 @@ void core_up_cancel(struct core_up *u)
 	ev_timer_stop(u->ev, &u->timer);
 	ev_defer_cancel(u->ev, &u->begin);
 	fd_close(&u->box_fd);
+	core_hold_end(take_ptr(u->hold));
 	core_conn_free(take_ptr(u->conn));
 }
 

@@ -42,6 +42,7 @@ struct core_up {
 	struct core_conn *conn; /* owned until HELLO came */
 	struct ev_timer timer;
 	struct ev_defer begin;
+	struct core_hold *hold; /* owned: of the host's room, until the end */
 	/* No HELLO came in time. */
 	void (*fail)(struct core_up *u, int r, const struct err *e);
 };

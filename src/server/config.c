@@ -3,6 +3,7 @@
 
 #include "base/fd.h"
 #include "base/limits.h"
+#include "base/size.h"
 #include "base/str.h"
 #include "net/host.h"
 
@@ -12,8 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum setting_kind { TEXT, LIST, FLAG, NUMBER };
+enum setting_kind { TEXT, LIST, FLAG, NUMBER, SHARE, SIZE, TIME };
 enum { CONFIG_FILE_MAX = 256 << 10, THREADS = 32, CONNECTIONS = 12000 };
+enum { RESERVE = 256 << 20, ADMISSION_WAIT_MS = 5000, WAITING_PART = 4 };
 
 struct setting {
 	const char *name;
@@ -47,6 +49,16 @@ static const struct setting settings[] = {
 	 "serve the process that started this one alone: end when stdin does"},
 	{"threads", NUMBER, AT(threads), 1000, "N", "for calls that block; default 32"},
 	{"connections", NUMBER, AT(connections), 1000000, "N", "at once; default 12000"},
+	{"memory-share", SHARE, AT(memory_share), 0, "PERCENT%|SIZE",
+	 "of this host's memory, that running boxes may use by their limits; default none"},
+	{"disk-share", SHARE, AT(disk_share), 0, "PERCENT%|SIZE",
+	 "of its disk, that all boxes may use by their limits; default none"},
+	{"memory-reserve", SIZE, AT(memory_reserve), 0, "SIZE",
+	 "no box begins while less memory is available; 0: none; default 256m"},
+	{"disk-reserve", SIZE, AT(disk_reserve), 0, "SIZE",
+	 "no box begins while less of the disk is free; 0: none; default 256m"},
+	{"admission-wait", TIME, AT(admission_wait_ms), ADMISSION_WAIT_MAX_MS, "TIME",
+	 "how long a request waits for such room before it is answered 429; default 5s"},
 };
 /* clang-format on */
 
@@ -85,6 +97,23 @@ void server_config_done(struct server_config *c)
 	}
 }
 
+/* What is more than a text. */
+static int take_amount(const struct setting *s, const char *value, char *at, struct err *e)
+{
+	bool good = s->kind == SHARE ? core_share_parse(value, (struct core_share *)at)
+		    : s->kind == SIZE
+			    ? size_parse(value, (uint64_t *)at)
+			    : str_parse_ms(value, (uint64_t *)at) && *(uint64_t *)at <= s->max;
+
+	if (good)
+		return 0;
+	return err_set(e, ERR_INVALID, EINVAL, "%s is %s, not '%.40s'", s->name,
+		       s->kind == SHARE	 ? "as \"80%\" or \"64g\""
+		       : s->kind == SIZE ? "a size as \"512m\", or 0"
+					 : "a time of at most 300s as \"5s\"",
+		       value);
+}
+
 static int take(struct server_config *c, const struct setting *s, const char *value, struct err *e)
 {
 	char *at = (char *)c + s->offset, *copy = NULL;
@@ -106,6 +135,8 @@ static int take(struct server_config *c, const struct setting *s, const char *va
 				       s->name, (unsigned long long)s->max);
 		return 0;
 	}
+	if (s->kind >= SHARE)
+		return take_amount(s, value, at, e);
 	if (s->kind == LIST && list->count == CONFIG_LIST_MAX)
 		return err_set(e, ERR_LIMIT, E2BIG, "more than %d of %s", CONFIG_LIST_MAX, s->name);
 	copy = strdup(value);
@@ -214,7 +245,11 @@ static int take_flag(struct server_config *c, char *const **argv, bool only_file
 
 int server_config_read(struct server_config *ret, char *const *argv, struct err *e)
 {
-	struct server_config c = {.threads = THREADS, .connections = CONNECTIONS};
+	struct server_config c = {.threads = THREADS,
+				  .connections = CONNECTIONS,
+				  .memory_reserve = RESERVE,
+				  .disk_reserve = RESERVE,
+				  .admission_wait_ms = ADMISSION_WAIT_MS};
 	int r = 0;
 
 	/* The file first, so that flags overrule it wherever they stand. */
@@ -229,6 +264,43 @@ int server_config_read(struct server_config *ret, char *const *argv, struct err 
 	else
 		*ret = c;
 	return r;
+}
+
+/* ---- one after the other ---- */
+
+static bool is_same(const char *a, const char *b)
+{
+	return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+int server_config_may_follow(const struct server_config *now, const struct server_config *next,
+			     struct err *e)
+{
+	const char *what = !is_same(now->home, next->home) ? "home"
+			   : now->private != next->private ? "private"
+			   : now->threads != next->threads ? "threads"
+			   : next->show_help		   ? "help"
+							   : NULL;
+
+	return what ? err_set(e, ERR_CONFLICT, EBUSY, "'%s' holds from the server's start on", what)
+		    : 0;
+}
+
+void server_config_options(const struct server_config *c, struct api_options *o)
+{
+	unsigned waiting = (unsigned)c->threads / WAITING_PART;
+
+	o->home = c->home;
+	o->threads_max = (unsigned)c->threads;
+	o->min_wall = c->min_wall;
+	o->reaps = !c->private;
+	o->admission_wait_ms = c->admission_wait_ms;
+	o->admission = (struct core_admission_options){.memory = c->memory_share,
+						       .disk = c->disk_share,
+						       .memory_reserve = c->memory_reserve,
+						       .disk_reserve = c->disk_reserve,
+						       .waiting_max = waiting,
+						       .min_wall = c->min_wall};
 }
 
 /* ---- who may ask ---- */

@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include "api/api.h"
 #include "base/err.h"
 #include "http/http.h"
 
@@ -30,12 +31,20 @@ struct server_config {
 	struct config_list origins;    /* pages that may ask: "https://example.org" */
 	bool private; /* ends when stdin does; others may serve the same state directory */
 	uint64_t threads, connections;
+	struct core_share memory_share, disk_share; /* of the host, for all boxes together */
+	uint64_t memory_reserve, disk_reserve;
+	uint64_t admission_wait_ms;
 	bool show_help;
 };
 
 void server_config_done(struct server_config *c);
 /* argv without the program's name. */
 int server_config_read(struct server_config *ret, char *const *argv, struct err *e);
+/* May `next` take the place of `now` without a new start? ERR_CONFLICT names what does not. */
+int server_config_may_follow(const struct server_config *now, const struct server_config *next,
+			     struct err *e);
+/* What the API has of it; both borrow from c. */
+void server_config_options(const struct server_config *c, struct api_options *o);
 /* The help of all flags. */
 void server_config_help(void);
 

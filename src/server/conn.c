@@ -160,6 +160,11 @@ static void on_end(struct api_sink *s, struct api_call *call, bool cut)
 	conn_go_soon(c);
 }
 
+static void on_cut(struct api_sink *s, struct api_call *call)
+{
+	conn_kill(conn_of(s));
+}
+
 static void on_body_room(struct api_sink *s, struct api_call *call)
 {
 	conn_go_soon(conn_of(s));
@@ -469,6 +474,7 @@ int server_conn_new(struct server *s, struct channel *ch, const struct api_clien
 				    .on_begin = on_begin,
 				    .on_bytes = on_bytes,
 				    .on_end = on_end,
+				    .on_cut = on_cut,
 				    .on_body_room = on_body_room,
 				    .on_socket = conn_socket_accept,
 				    .on_message = conn_socket_message,

@@ -25,15 +25,22 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { BACKLOG = 1024, ACCEPT_TURN = 64, RETRY_MS = 200 };
+enum { BACKLOG = 1024, ACCEPT_TURN = 64, RETRY_MS = 200, AT_MAX = 128, URL_MAX = AT_MAX + 8 };
 
 struct server_listener {
 	struct server *server;
 	struct ev_io io; /* its fd is owned */
 	struct ev_timer retry;
-	bool is_unix, is_tls, full;
-	char url[192], path[108]; /* path: of our own socket file, or empty */
+	bool is_unix, full;
+	bool is_given, wanted;	      /* systemd's; the configuration that is read has it */
+	char asked[AT_MAX];	      /* as the configuration has it */
+	char url[URL_MAX], path[108]; /* path: of our own socket file, or empty */
 };
+
+static bool is_tls(const struct server_listener *l)
+{
+	return !l->is_unix && l->server->tls;
+}
 
 static void peer_text(int fd, const struct sockaddr_storage *from, char ret[64])
 {
@@ -52,7 +59,7 @@ static void serve(struct server_listener *l, int fd, const struct sockaddr_stora
 {
 	char address[64];
 	struct api_client_info client = {
-		.is_local = l->is_unix, .address = address, .is_tls = l->is_tls};
+		.is_local = l->is_unix, .address = address, .is_tls = is_tls(l)};
 	struct ucred peer;
 	socklen_t len = sizeof(peer);
 	struct channel *ch;
@@ -67,7 +74,7 @@ static void serve(struct server_listener *l, int fd, const struct sockaddr_stora
 	peer_text(fd, from, address);
 	if (channel_tcp_take(&ch, l->server->ev, fd) < 0)
 		return;
-	if (l->is_tls)
+	if (client.is_tls)
 		ch = channel_tls_serve(l->server->tls, l->server->ev, ch, &e);
 	if (ch)
 		server_conn_new(l->server, ch, &client);
@@ -126,31 +133,34 @@ void server_listen_again(struct server *s)
 	}
 }
 
+/* What a listener is to be. */
+struct place {
+	bool is_unix, is_given;
+	const char *asked, *path, *at; /* at: for people, without the scheme */
+};
+
 /* Takes fd. */
-static int add(struct server *s, int fd, bool is_unix, const char *path, const char *url,
-	       struct err *e)
+static int add(struct server *s, int fd, const struct place *p, struct err *e)
 {
 	struct server_listener *l = calloc(1, sizeof(*l));
 	int r = l && s->listener_count < SERVER_LISTEN_MAX ? 0 : -ENOMEM;
 
 	if (r == 0) {
 		l->server = s;
-		l->is_unix = is_unix;
-		l->is_tls = !is_unix && s->config->tls_cert;
+		l->is_unix = p->is_unix;
+		l->is_given = p->is_given;
+		l->wanted = true;
 		l->io = (struct ev_io){.on_event = on_accept, .fd = fd};
 		l->retry.on_timer = on_retry;
-		snprintf(l->url, sizeof(l->url), "%s%s",
-			 is_unix     ? ""
-			 : l->is_tls ? "https://"
-				     : "http://",
-			 url);
-		str_copy(l->path, sizeof(l->path), path);
+		str_copy(l->asked, sizeof(l->asked), p->asked);
+		str_copy(l->url, sizeof(l->url), p->at);
+		str_copy(l->path, sizeof(l->path), p->path);
 		r = ev_io_add(s->ev, &l->io, EPOLLIN);
 	}
 	if (r < 0) {
 		free(l);
 		close(fd);
-		return err_errno(e, -r, "listen on %s", url);
+		return err_errno(e, -r, "listen on %s", p->at);
 	}
 	s->listeners[s->listener_count++] = l;
 	return 0;
@@ -186,14 +196,14 @@ static int bind_unix(const char *path, struct err *e)
 
 static int listen_unix(struct server *s, const char *path, struct err *e)
 {
-	char url[128];
+	char at[AT_MAX];
 	int fd = bind_unix(path, e);
 
 	if (fd < 0)
 		return fd;
 	/* It fits where the socket's own name did. */
-	snprintf(url, sizeof(url), "unix:%.108s", path);
-	return add(s, fd, true, path, url, e);
+	snprintf(at, sizeof(at), "unix:%.108s", path);
+	return add(s, fd, &(struct place){.is_unix = true, .asked = at, .path = path, .at = at}, e);
 }
 
 /* ---- TCP ---- */
@@ -203,6 +213,12 @@ static bool is_loopback(const struct host *h)
 	static const uint8_t six[16] = {[15] = 1};
 
 	return h->family == AF_INET ? h->addr[0] == 127 : memcmp(h->addr, six, 16) == 0;
+}
+
+static int not_an_address(const char *text, struct err *e)
+{
+	return err_set(e, ERR_INVALID, EINVAL,
+		       "'%.60s' is no ADDRESS:PORT as 127.0.0.1:7070 or [::1]:7070", text);
 }
 
 /* What another machine can reach is guarded twice, or the operator says that it is not. */
@@ -237,40 +253,99 @@ static int parse_address(const char *text, struct host *ret, uint16_t *ret_port)
 	return host_parse(ret, strcmp(host, "localhost") == 0 ? "127.0.0.1" : host);
 }
 
+static int check_address(const struct server_config *c, const char *text, struct err *e)
+{
+	struct host h;
+	uint16_t port;
+
+	if (parse_address(text, &h, &port) < 0 || !h.is_address)
+		return not_an_address(text, e);
+	return is_loopback(&h) ? 0 : check_beyond(c, text, e);
+}
+
+/* Where a socket is: its address as text, and whether this machine alone reaches it. */
+static int place_of(int fd, char ret[AT_MAX], bool *ret_loopback)
+{
+	struct sockaddr_storage at = {0};
+	const struct sockaddr_in *in = (const struct sockaddr_in *)&at;
+	const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)&at;
+	socklen_t len = sizeof(at);
+	bool is_v6;
+	char host[INET6_ADDRSTRLEN];
+
+	if (getsockname(fd, (struct sockaddr *)&at, &len) < 0)
+		return -errno;
+	is_v6 = at.ss_family == AF_INET6;
+	if (!is_v6 && at.ss_family != AF_INET)
+		return -EAFNOSUPPORT;
+	if (!inet_ntop(at.ss_family, is_v6 ? (const void *)&in6->sin6_addr : &in->sin_addr, host,
+		       sizeof(host)))
+		return -errno;
+	snprintf(ret, AT_MAX, is_v6 ? "[%s]:%u" : "%s:%u", host,
+		 ntohs(is_v6 ? in6->sin6_port : in->sin_port));
+	*ret_loopback = is_v6 ? IN6_IS_ADDR_LOOPBACK(&in6->sin6_addr)
+			      : ntohl(in->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+	return 0;
+}
+
 static int listen_tcp(struct server *s, const char *text, struct err *e)
 {
-	struct sockaddr_storage at;
+	struct sockaddr_storage to;
 	autoclose int fd = -1;
 	struct host h;
 	uint16_t port = 0;
-	char url[128];
-	socklen_t len;
-	int one = 1;
+	char at[AT_MAX];
+	bool is_loopback;
+	int one = 1, r;
 
 	if (parse_address(text, &h, &port) < 0 || !h.is_address)
-		return err_set(e, ERR_INVALID, EINVAL,
-			       "'%.60s' is no ADDRESS:PORT as 127.0.0.1:7070 or [::1]:7070", text);
-	if (!is_loopback(&h) && check_beyond(s->config, text, e) < 0)
-		return -EPERM;
-	len = addr_socket(&at, h.family, h.addr, port);
+		return not_an_address(text, e);
 	fd = socket(h.family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return err_errno(e, errno, "make a socket");
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	if (bind(fd, (struct sockaddr *)&at, len) < 0 || listen(fd, BACKLOG) < 0)
+	if (bind(fd, (struct sockaddr *)&to, addr_socket(&to, h.family, h.addr, port)) < 0 ||
+	    listen(fd, BACKLOG) < 0)
 		return err_errno(e, errno, "listen on %s", text);
-	len = sizeof(at);
-	if (getsockname(fd, (struct sockaddr *)&at, &len) < 0)
-		return err_errno(e, errno, "listen on %s", text);
-	port = ntohs(h.family == AF_INET ? ((struct sockaddr_in *)&at)->sin_port
-					 : ((struct sockaddr_in6 *)&at)->sin6_port);
-	snprintf(url, sizeof(url), h.family == AF_INET ? "%s:%u" : "[%s]:%u", h.text, port);
-	return add(s, take_fd(fd), false, "", url, e);
+	r = place_of(fd, at, &is_loopback);
+	if (r < 0)
+		return err_errno(e, -r, "listen on %s", text);
+	return add(s, take_fd(fd), &(struct place){.asked = text, .path = "", .at = at}, e);
 }
 
 /* ---- systemd's ---- */
 
-static int take_given(struct server *s, struct err *e)
+static int take_one(struct server *s, int fd, const struct server_config *c, struct err *e)
+{
+	char at[AT_MAX] = "unix:a socket of systemd's";
+	int domain = 0, is_listening = 0, r = 0;
+	socklen_t len = sizeof(int);
+	bool is_loopback;
+
+	if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) < 0 ||
+	    getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &is_listening, &len) < 0)
+		return err_errno(e, errno, "take the socket %d that systemd gives", fd);
+	if (!is_listening)
+		return err_set(e, ERR_INVALID, EINVAL,
+			       "the socket %d that systemd gives does not listen", fd);
+	if (domain != AF_UNIX)
+		r = place_of(fd, at, &is_loopback);
+	if (r < 0)
+		return err_errno(e, -r, "take the socket %d that systemd gives", fd);
+	if (domain != AF_UNIX && !is_loopback && check_beyond(c, at, e) < 0)
+		return -EPERM;
+	fcntl(fd, F_SETFD, FD_CLOEXEC);
+	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+	return add(s, fd,
+		   &(struct place){.is_unix = domain == AF_UNIX,
+				   .is_given = true,
+				   .asked = "",
+				   .path = "",
+				   .at = at},
+		   e);
+}
+
+static int take_given(struct server *s, const struct server_config *c, struct err *e)
 {
 	const char *pid = getenv("LISTEN_PID"), *count = getenv("LISTEN_FDS");
 	uint64_t n, p;
@@ -279,54 +354,107 @@ static int take_given(struct server *s, struct err *e)
 	if (!pid || !count || !str_parse_u64(pid, INT32_MAX, &p) || (pid_t)p != getpid() ||
 	    !str_parse_u64(count, SERVER_LISTEN_MAX, &n))
 		return 0;
-	for (int fd = 3; fd < 3 + (int)n && r >= 0; fd++) {
-		int domain = 0;
-		socklen_t len = sizeof(domain);
-
-		if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) < 0)
-			return err_errno(e, errno, "take the socket %d that systemd gives", fd);
-		fcntl(fd, F_SETFD, FD_CLOEXEC);
-		fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
-		r = add(s, fd, domain == AF_UNIX, "", "a socket of systemd's", e);
-	}
+	for (int fd = 3; fd < 3 + (int)n && r >= 0; fd++)
+		r = take_one(s, fd, c, e);
 	unsetenv("LISTEN_PID");
 	unsetenv("LISTEN_FDS");
-	return r < 0 ? r : (int)n;
+	unsetenv("LISTEN_FDNAMES");
+	return r;
 }
 
-int server_listen_all(struct server *s, struct err *e)
-{
-	const struct server_config *c = s->config;
-	char path[600];
-	int r = take_given(s, e), given = r;
+/* ---- all of them ---- */
 
-	for (size_t i = 0; i < c->listen.count && r >= 0; i++)
-		r = listen_tcp(s, c->listen.items[i], e);
-	if (r >= 0 && given == 0 && (!c->socket || strcmp(c->socket, "none") != 0)) {
-		snprintf(path, sizeof(path), "%s/server.sock", s->api->cove->state.run);
-		r = listen_unix(s, c->socket ? c->socket : path, e);
+static void listener_free(struct server *s, size_t i)
+{
+	struct server_listener *l = s->listeners[i];
+
+	ev_timer_stop(s->ev, &l->retry);
+	ev_io_remove(s->ev, &l->io);
+	fd_close(&l->io.fd);
+	if (l->path[0])
+		unlink(l->path);
+	free(l);
+	s->listeners[i] = s->listeners[--s->listener_count];
+}
+
+static bool keep(struct server *s, const char *asked)
+{
+	for (size_t i = 0; i < s->listener_count; i++)
+		if (strcmp(s->listeners[i]->asked, asked) == 0)
+			return s->listeners[i]->wanted = true;
+	return false;
+}
+
+/* What stays, by the configuration that is to come, and what it may not. */
+static int check_given(const struct server *s, const struct server_config *c, struct err *e)
+{
+	for (size_t i = 0; i < s->listener_count; i++) {
+		const struct server_listener *l = s->listeners[i];
+		bool is_loopback;
+		char at[AT_MAX];
+
+		if (l->is_given && !l->is_unix && place_of(l->io.fd, at, &is_loopback) == 0 &&
+		    !is_loopback && check_beyond(c, at, e) < 0)
+			return -EPERM;
 	}
+	return 0;
+}
+
+static int listen_more(struct server *s, const struct server_config *c, struct err *e)
+{
+	char path[600], asked[620];
+	bool has_given = s->listener_count > 0 && s->listeners[0]->is_given;
+	int r = check_given(s, c, e);
+
+	for (size_t i = 0; i < c->listen.count && r == 0; i++) {
+		r = check_address(c, c->listen.items[i], e);
+		if (r == 0 && !keep(s, c->listen.items[i]))
+			r = listen_tcp(s, c->listen.items[i], e);
+	}
+	if (r < 0 || has_given || (c->socket && strcmp(c->socket, "none") == 0))
+		return r;
+	snprintf(path, sizeof(path), "%s/server.sock", s->api->cove->state.run);
+	str_copy(path, sizeof(path), c->socket ? c->socket : path);
+	snprintf(asked, sizeof(asked), "unix:%s", path);
+	return keep(s, asked) ? 0 : listen_unix(s, path, e);
+}
+
+int server_listen_change(struct server *s, const struct server_config *c, bool takes_given,
+			 struct err *e)
+{
+	size_t had = s->listener_count;
+	int r = takes_given ? take_given(s, c, e) : 0;
+
+	for (size_t i = 0; i < s->listener_count; i++)
+		s->listeners[i]->wanted = s->listeners[i]->is_given;
+	if (r >= 0)
+		r = listen_more(s, c, e);
 	if (r >= 0 && s->listener_count == 0)
 		r = err_set(e, ERR_INVALID, EINVAL,
 			    "there is nothing to listen on: give --listen or --socket");
+	for (size_t i = s->listener_count; i-- > 0;)
+		if (r < 0 ? i >= had : !s->listeners[i]->wanted)
+			listener_free(s, i);
 	return r < 0 ? r : 0;
 }
 
 const char *server_listener_url(const struct server *s, size_t i)
 {
-	return i < s->listener_count ? s->listeners[i]->url : NULL;
+	static char url[URL_MAX]; /* the loop's alone */
+	const struct server_listener *l = i < s->listener_count ? s->listeners[i] : NULL;
+
+	if (!l)
+		return NULL;
+	snprintf(url, sizeof(url), "%s%.*s",
+		 l->is_unix  ? ""
+		 : is_tls(l) ? "https://"
+			     : "http://",
+		 AT_MAX - 1, l->url);
+	return url;
 }
 
 void server_listen_end(struct server *s)
 {
-	while (s->listener_count > 0) {
-		struct server_listener *l = s->listeners[--s->listener_count];
-
-		ev_timer_stop(s->ev, &l->retry);
-		ev_io_remove(s->ev, &l->io);
-		fd_close(&l->io.fd);
-		if (l->path[0])
-			unlink(l->path);
-		free(l);
-	}
+	while (s->listener_count > 0)
+		listener_free(s, s->listener_count - 1);
 }

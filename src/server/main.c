@@ -3,23 +3,23 @@
  *
  *	configuration -> lock -> sockets -> "ready" -> loop -> SIGTERM or SIGINT: no new requests,
  *	those under way are answered -> end
+ *	SIGHUP: the flags' file and the certificate are read again (setup.c)
  *
  * Exit status: 0 an orderly end, 1 it could not serve, 2 the configuration is wrong.
  */
+#include "base/clock.h"
 #include "base/fd.h"
-#include "base/str.h"
 #include "net/tls.h"
 #include "server/server.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 enum { END_MS = 10000, QUEUE_MAX = 4096 };
@@ -30,24 +30,6 @@ struct ending {
 	struct ev_io parent; /* stdin of a private server */
 	struct ev_timer timer;
 };
-
-/* Tells systemd, if it started us. */
-static void notify(const char *text)
-{
-	const char *path = getenv("NOTIFY_SOCKET");
-	struct sockaddr_un to = {.sun_family = AF_UNIX};
-	autoclose int fd = -1;
-
-	if (!path || !str_copy(to.sun_path, sizeof(to.sun_path), path))
-		return;
-	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	if (to.sun_path[0] == '@')
-		to.sun_path[0] = 0;
-	if (fd < 0 ||
-	    sendto(fd, text, strlen(text), MSG_NOSIGNAL, (struct sockaddr *)&to,
-		   (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path))) < 0)
-		server_log("error", "systemd cannot be notified: %s", strerrordesc_np(errno));
-}
 
 static void on_end_time(struct ev_timer *t)
 {
@@ -60,7 +42,7 @@ static void begin_end(struct ending *n, const char *why)
 		ev_quit(n->server->ev);
 		return;
 	}
-	notify("STOPPING=1");
+	server_notify("STOPPING=1");
 	server_log("info", "%s: no new requests; %u connections", why, n->server->conn_count);
 	n->server->ending = true;
 	server_listen_end(n->server);
@@ -71,9 +53,47 @@ static void begin_end(struct ending *n, const char *why)
 		ev_quit(n->server->ev);
 }
 
+/* The kernel says SIGHUP, too, when the terminal that the server was started from is closed. */
+static bool has_lost_terminal(void)
+{
+	struct pollfd p = {.fd = STDIN_FILENO};
+
+	return isatty(STDIN_FILENO) ? poll(&p, 1, 0) > 0 && p.revents & (POLLHUP | POLLERR)
+				    : errno == EIO;
+}
+
+/* Refused as a whole where something is wrong with it: what was before goes on. */
+static void reload(struct server *s)
+{
+	char text[400];
+	struct err e = {0};
+	int r;
+
+	snprintf(text, sizeof(text), "RELOADING=1\nMONOTONIC_USEC=%llu",
+		 (unsigned long long)(clock_mono_ns() / 1000));
+	server_notify(text);
+	r = server_setup_load(s, &e);
+	if (r < 0)
+		server_log("error", "SIGHUP: the configuration stays as it was: %s", e.msg);
+	else
+		server_log("info", "SIGHUP: the configuration was read again");
+	snprintf(text, sizeof(text), "READY=1\nSTATUS=%s%s", r < 0 ? "reload refused: " : "serving",
+		 r < 0 ? e.msg : "");
+	server_notify(text);
+}
+
 static void on_signal(struct ev_signals *s, int sig)
 {
-	begin_end(container(s, struct ending, signals), sig == SIGINT ? "SIGINT" : "SIGTERM");
+	struct ending *n = container(s, struct ending, signals);
+
+	if (sig == SIGHUP && !has_lost_terminal()) {
+		if (!n->server->ending)
+			reload(n->server);
+		return;
+	}
+	begin_end(n, sig == SIGINT   ? "SIGINT"
+		     : sig == SIGHUP ? "the terminal was closed"
+				     : "SIGTERM");
 }
 
 static void on_parent(struct ev_io *io, uint32_t events)
@@ -103,16 +123,6 @@ static int lock_home(struct server *s, int *ret_fd, struct err *e)
 	return 0;
 }
 
-static void say_ready(const struct server *s)
-{
-	const char *url;
-
-	for (size_t i = 0; (url = server_listener_url(s, i)); i++)
-		fprintf(stdout, "listening on %s\n", url);
-	fflush(stdout);
-	notify("READY=1");
-}
-
 /* Connections are descriptors, and so are boxes and pipes. */
 static void raise_files(void)
 {
@@ -124,43 +134,46 @@ static void raise_files(void)
 	}
 }
 
-static int serve(struct server *s, const struct server_config *config, struct err *e)
+static int begin(struct server *s, int *ret_lock_fd, struct err *e)
 {
-	struct api_options options = {.home = config->home,
-				      .threads_max = (unsigned)config->threads,
-				      .queue_max = QUEUE_MAX,
-				      .min_wall = config->min_wall,
-				      .reaps = !config->private,
-				      .on_log = server_log_call,
-				      .on_reaped = server_log_reaped};
+	const struct server_config *c = s->config;
+	struct api_options options = {
+		.queue_max = QUEUE_MAX, .on_log = server_log_call, .on_reaped = server_log_reaped};
+	int r = ev_new(&s->ev);
+
+	if (r < 0)
+		return err_errno(e, -r, "make an event loop");
+	server_config_options(c, &options);
+	r = api_new(s->ev, &options, &s->api, e);
+	if (r == 0 && c->tls_cert)
+		r = tls_new_server(&s->setup->tls, c->tls_cert, c->tls_key, e);
+	s->tls = s->setup->tls;
+	if (r == 0 && !c->private)
+		r = lock_home(s, ret_lock_fd, e);
+	return r < 0 ? r : server_listen_change(s, c, true, e);
+}
+
+static int serve(struct server *s, struct err *e)
+{
 	struct ending ending = {.server = s,
 				.signals.on_signal = on_signal,
 				.parent = {.on_event = on_parent, .fd = STDIN_FILENO}};
 	autoclose int lock_fd = -1;
 	sigset_t set;
-	int r = ev_new(&s->ev);
+	int r = begin(s, &lock_fd, e);
 
-	if (r < 0)
-		return err_errno(e, -r, "make an event loop");
-	s->config = config;
-	r = api_new(s->ev, &options, &s->api, e);
-	if (r == 0)
-		r = state_make(&s->api->cove->state, e);
-	if (r == 0 && config->tls_cert)
-		r = tls_new_server(&s->tls, config->tls_cert, config->tls_key, e);
-	if (r == 0 && !config->private)
-		r = lock_home(s, &lock_fd, e);
-	else if (r == 0 && ev_io_add(s->ev, &ending.parent, EPOLLIN) < 0)
+	if (r == 0 && s->config->private && ev_io_add(s->ev, &ending.parent, EPOLLIN) < 0)
 		r = err_set(e, ERR_INVALID, EINVAL, "a private server's stdin is a pipe");
-	if (r == 0)
-		r = server_listen_all(s, e);
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
 	if (r == 0)
 		r = ev_signals_add(s->ev, &ending.signals, &set);
+	if (r == 0)
+		r = server_say_ready(s, e);
 	if (r == 0) {
-		say_ready(s);
+		server_notify("READY=1");
 		r = ev_run(s->ev);
 		ev_signals_remove(s->ev, &ending.signals);
 		ev_timer_stop(s->ev, &ending.timer);
@@ -169,32 +182,35 @@ static int serve(struct server *s, const struct server_config *config, struct er
 	server_listen_end(s);
 	server_conn_free_all(s);
 	api_free(s->api);
-	tls_free(s->tls);
+	server_setup_free(s);
 	ev_free(s->ev);
 	return r;
 }
 
 int main(int argc, char **argv)
 {
-	struct server_config config = {0};
-	struct server s = {0};
+	struct server s = {.argv = argv + 1, .setup = calloc(1, sizeof(*s.setup))};
 	struct err e = {0};
 	int r;
 
 	fd_fill_low();
 	signal(SIGPIPE, SIG_IGN);
-	r = argc > 0 ? server_config_read(&config, argv + 1, &e) : -EINVAL;
+	if (!s.setup || argc < 1)
+		return 1;
+	r = server_config_read(&s.setup->config, s.argv, &e);
+	s.config = &s.setup->config;
 	if (r < 0) {
 		fprintf(stderr, "cove serve: %s\n", e.msg);
+		server_setup_free(&s);
 		return 2;
 	}
-	if (config.show_help) {
+	if (s.config->show_help) {
 		server_config_help();
-	} else {
-		raise_files();
-		r = serve(&s, &config, &e);
+		server_setup_free(&s);
+		return 0;
 	}
-	server_config_done(&config);
+	raise_files();
+	r = serve(&s, &e);
 	if (r < 0)
 		fprintf(stderr, "cove serve: %s\n", e.msg);
 	return r < 0 ? 1 : 0;

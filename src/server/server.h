@@ -3,6 +3,9 @@
  *
  *	main.c	    configuration -> listeners -> loop -> an orderly end
  *	config.c    flags and the file that has them too
+ *	setup.c	    what a configuration makes, at the start and when it is read again (SIGHUP)
+ *	ready.c	    what is said when it serves: addresses, a first key, how clients find it
+ *	notify.c    messages to systemd
  *	listen.c    sockets of our own, or systemd's; accepting
  *	conn.c	    one connection: requests in, answers out; conn_socket.c where it is a WebSocket
  *	log.c	    one line of JSON per request
@@ -37,11 +40,20 @@ enum {
 struct server_conn;
 struct tls;
 
+/* One configuration, and what was made of its files. */
+struct server_setup {
+	struct server_setup *before; /* owned: what connections or calls may still refer to */
+	struct server_config config;
+	struct tls *tls; /* owned; NULL: none */
+};
+
 struct server {
 	struct ev *ev;
 	struct api *api;
-	const struct server_config *config;
-	struct tls *tls;				      /* owned; NULL: none */
+	char *const *argv;		    /* flags, for when they are read again */
+	struct server_setup *setup;	    /* owned; the present one */
+	const struct server_config *config; /* its own */
+	struct tls *tls;		    /* its own; NULL: none */
 	struct server_listener *listeners[SERVER_LISTEN_MAX]; /* owned */
 	size_t listener_count;
 	struct server_conn *conns;
@@ -51,13 +63,33 @@ struct server {
 
 /* ---- listen.c ---- */
 
-int server_listen_all(struct server *s, struct err *e);
+/* Listens where c says: what is new is opened, what c has no more is closed. On failure all is as
+ * it was. takes_given: systemd's sockets, once. */
+int server_listen_change(struct server *s, const struct server_config *c, bool takes_given,
+			 struct err *e);
 /* Accepts nothing more. A socket file of ours goes. */
 void server_listen_end(struct server *s);
-/* Where a listener is, for people: "http://127.0.0.1:7070", "unix:/run/...". */
+/* Where a listener is: "http://127.0.0.1:7070", "unix:/run/..."; NULL after the last. */
 const char *server_listener_url(const struct server *s, size_t i);
 /* A connection has ended, so there is room for another. */
 void server_listen_again(struct server *s);
+
+/* ---- setup.c ---- */
+
+/* Reads the flags and their file again, with the certificate; 0 and all of it holds, or nothing has
+ * changed. */
+int server_setup_load(struct server *s, struct err *e);
+void server_setup_free(struct server *s);
+
+/* ---- ready.c ---- */
+
+/* To stdout: where it listens, the first key if there is none yet, and how to ask it. */
+int server_say_ready(struct server *s, struct err *e);
+
+/* ---- notify.c ---- */
+
+/* Tells systemd, if it started us. */
+void server_notify(const char *text);
 
 /* ---- conn.c ---- */
 

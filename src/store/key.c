@@ -9,9 +9,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/inotify.h>
 #include <sys/stat.h>
 
 #define KEYS_DIR "keys"
@@ -337,6 +339,21 @@ void key_list_free(struct key *list, size_t count)
 	for (size_t i = 0; list && i < count; i++)
 		key_done(&list[i]);
 	free(list);
+}
+
+int key_watch(struct state *st, int *ret_fd, struct err *e)
+{
+	autoclose int dir = fd_open_below(st->home_fd, KEYS_DIR, true);
+	autoclose int fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+	char path[32];
+
+	if (dir < 0)
+		return state_error(st, -dir, "make the directory of keys of", e);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", dir);
+	if (fd < 0 || inotify_add_watch(fd, path, IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE) < 0)
+		return err_errno(e, errno, "watch the keys");
+	*ret_fd = take_fd(fd);
+	return 0;
 }
 
 /* One that is not revoked, by its name. */

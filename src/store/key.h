@@ -105,6 +105,8 @@ void key_list_free(struct key *list, size_t count);
  * made stays, and stays its own. */
 int key_revoke(struct state *st, const char *name_or_id, struct err *e);
 void key_done(struct key *k);
+/* Readable (non-blocking) when a key may have been made or revoked: an inotify descriptor. */
+int key_watch(struct state *st, int *ret_fd, struct err *e);
 
 /* The text of a record. key_parse cuts it in place and the key points into it; unknown keys are an
  * error, so that an older Cove never half-understands what a key may do. */

@@ -151,11 +151,12 @@ class Server:
 class WebSocket:
     """A client's end, for tests: whole messages, no fragments."""
 
-    def __init__(self, server, path):
+    def __init__(self, server, path, token=None):
         self.s = socket.socket(socket.AF_UNIX)
         self.s.settimeout(DEADLINE)
         self.s.connect(server.path)
-        self.s.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        key = f"Authorization: Bearer {token}\r\n" if token else ""
+        self.s.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n{key}"
                        f"Sec-WebSocket-Key: {'A' * 22}==\r\nSec-WebSocket-Version: 13\r\n\r\n".encode())
         self.file = self.s.makefile("rb")
         self.status = int(self.file.readline().split()[1])

@@ -1,0 +1,112 @@
+/*
+ * What is said on stdout when the server serves: its addresses, how each client is pointed at them,
+ * and, where it listens on TCP and no key was ever made, a first key.
+ *
+ * That token is for whoever started the server, and for no log: where stdout is systemd's journal
+ * no key is made. One that could not be shown is removed again.
+ */
+#include "base/str.h"
+#include "server/server.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FIRST_KEY "first"
+
+/* systemd says which file the journal reads. */
+static bool is_journal(int fd)
+{
+	const char *journal = getenv("JOURNAL_STREAM");
+	char mine[64];
+	struct stat st;
+
+	if (!journal || fstat(fd, &st) < 0)
+		return false;
+	snprintf(mine, sizeof(mine), "%llu:%llu", (unsigned long long)st.st_dev,
+		 (unsigned long long)st.st_ino);
+	return strcmp(mine, journal) == 0;
+}
+
+static const char *first_url(const struct server *s, bool is_unix)
+{
+	const char *url;
+
+	for (size_t i = 0; (url = server_listener_url(s, i)); i++)
+		if (str_starts(url, "unix:") == is_unix)
+			return url;
+	return NULL;
+}
+
+/* 1: there is a first key now. */
+static int make_first_key(struct server *s, struct cove_key_made *made, struct err *e)
+{
+	const struct cove_key_options o = {.size = sizeof(o), .name = FIRST_KEY};
+	struct cove_key_info *keys = NULL;
+	struct cove_error err;
+	int r = cove_keys(s->api->cove, &keys, &err);
+
+	free(keys);
+	if (r == 0)
+		r = cove_key_create(s->api->cove, &o, made, &err);
+	else if (r > 0)
+		return 0;
+	if (r < 0)
+		return err_set(e, ERR_INTERNAL, -r, "make the first key: %s", err.message);
+	return 1;
+}
+
+static void say_clients(const struct server *s, const char *token)
+{
+	const char *url = first_url(s, false);
+
+	if (url) {
+		printf("\nclients find it so%s:\n"
+		       "  export COVE_HOST=%s COVE_API_KEY=%s\n"
+		       "  cove ls\n"
+		       "  python3 -c 'import cove; "
+		       "print(cove.Sandbox().run(\"hostname\").stdout)'\n"
+		       "  curl -H \"Authorization: Bearer $COVE_API_KEY\" $COVE_HOST/v1/boxes\n",
+		       token ? " (its first key is shown this once; `cove key create` makes more)"
+			     : " (TOKEN is what `cove key create NAME` prints)",
+		       url, token ? token : "TOKEN");
+		url = first_url(s, true);
+		if (url && strchr(url, '/'))
+			printf("and this user without a key:\n"
+			       "  curl --unix-socket %s http://localhost/v1/boxes\n",
+			       url + strlen("unix:"));
+		return;
+	}
+	url = first_url(s, true);
+	if (url && strchr(url, '/'))
+		printf("\nclients of this user find it so, without a key:\n"
+		       "  export COVE_HOST=%s\n"
+		       "  cove ls\n"
+		       "  python3 -c 'import cove; "
+		       "print(cove.Sandbox().run(\"hostname\").stdout)'\n"
+		       "  curl --unix-socket %s http://localhost/v1/boxes\n",
+		       url, url + strlen("unix:"));
+}
+
+int server_say_ready(struct server *s, struct err *e)
+{
+	struct cove_key_made made = {.size = sizeof(made)};
+	const char *url;
+	int r = 0;
+
+	if (!s->config->private && first_url(s, false) && !is_journal(STDOUT_FILENO))
+		r = make_first_key(s, &made, e);
+	if (r < 0)
+		return r;
+	for (size_t i = 0; (url = server_listener_url(s, i)); i++)
+		printf("listening on %s\n", url);
+	if (!s->config->private)
+		say_clients(s, r > 0 ? made.token : NULL);
+	if ((fflush(stdout) != 0 || ferror(stdout)) && r > 0)
+		(void)cove_key_remove(s->api->cove, made.id, NULL);
+	explicit_bzero(&made, sizeof(made));
+	return 0;
+}

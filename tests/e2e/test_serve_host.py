@@ -1,0 +1,446 @@
+"""cove serve on its machine: room for boxes, the first key, a configuration that is read again, systemd's sockets, keys
+that are revoked while they are in use, and many idle connections."""
+import concurrent.futures
+import contextlib
+import json
+import os
+import resource
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+
+import pytest
+
+from conftest import DEADLINE, wait_until
+from server import Server, WebSocket
+
+pytestmark = pytest.mark.once("root")
+
+SMALL = {"image": "host", "mem": "64m", "disk": "64m", "storage": "plain", "best_effort": True}
+
+
+def lines_of(server):
+    return [json.loads(line) for line in open(server.log)]
+
+
+@pytest.fixture
+def serve(new_home):
+    """Makes servers of state directories of their own, which may be killed."""
+    made = []
+
+    def make(*flags, home=None, **kw):
+        made.append(Server(home or new_home(), *flags, **kw))
+        return made[-1]
+
+    yield make
+    for s in made:
+        s.end()
+
+
+def new_key(server, *flags):
+    return server.cove("key", "create", "k" + os.urandom(4).hex(), *flags).ok().text.strip()
+
+
+# ---- room on the host ----
+
+def test_a_share_holds_for_many_at_once(serve):
+    server = serve("--memory-share", "320m", "--admission-wait", "0", "--threads", "16")
+    with concurrent.futures.ThreadPoolExecutor(12) as pool:
+        got = list(pool.map(lambda _: server.ask("POST", "/v1/boxes", SMALL), range(12)))
+    assert sorted(r.status for r in got) == [201] * 5 + [429] * 7
+    said = [r for r in got if r.status == 429][0]
+    assert said.headers["Retry-After"] and said.error(429, "limit")["message"].count("MiB") >= 3
+    names = [r.json["name"] for r in got if r.status == 201]
+    # A paused box still has its memory, a stopped one has none; starting and forking ask again.
+    server.ask("POST", f"/v1/boxes/{names[0]}/pause", {}).ok()
+    server.ask("POST", "/v1/boxes", SMALL).error(429, "limit")
+    server.ask("POST", f"/v1/boxes/{names[0]}/resume", {}).ok()
+    server.ask("POST", f"/v1/boxes/{names[1]}/stop", {"grace": 0}).ok()
+    server.ask("POST", "/v1/forks", {"box": names[0], "name": "fork"}).ok(201)
+    server.ask("POST", f"/v1/boxes/{names[1]}/start", {}).error(429, "limit")
+    server.ask("POST", "/v1/forks", {"box": names[0]}).error(429, "limit")
+    # What is held goes on with it, and more than all of it never fits.
+    snap = server.ask("POST", f"/v1/boxes/{names[0]}/snapshots", {"name": "s"}).ok(201).json["name"]
+    server.ask("POST", f"/v1/boxes/{names[0]}/rollback", {"snapshot": snap}).ok()
+    server.ask("POST", "/v1/boxes", {**SMALL, "mem": "1g", "admission_wait": "60s"}).error(429, "limit")
+    server.ask("POST", "/v1/boxes", {**SMALL, "admission_wait": "301s"}).error(400, "invalid")
+
+
+def test_a_request_waits_for_room(serve):
+    server = serve("--memory-share", "128m", "--admission-wait", "60s", "--threads", "8")
+    names = [server.ask("POST", "/v1/boxes", SMALL).ok(201).json["name"] for _ in range(2)]
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        asked = [pool.submit(server.ask, "POST", "/v1/boxes", {**SMALL, "name": f"w{n}"}) for n in range(3)]
+        # Two may wait for the eight threads; the third is answered at once.
+        wait_until(lambda: [a for a in asked if a.done()], "the one too many")
+        assert [a.result().status for a in asked if a.done()] == [429]
+        for name in names:
+            server.ask("DELETE", f"/v1/boxes/{name}?force=1").ok()
+        assert sorted(a.result(DEADLINE).status for a in asked) == [201, 201, 429]
+
+
+def test_who_waits_may_give_up(serve):
+    server = serve("--memory-share", "64m", "--admission-wait", "300s", "--threads", "8")
+    name = server.ask("POST", "/v1/boxes", SMALL).ok(201).json["name"]
+    c = server.connection()
+    c.request("POST", "/v1/boxes", json.dumps({**SMALL, "name": "given-up"}))
+    server.ask("POST", "/v1/boxes", {**SMALL, "admission_wait": 0}).error(429)
+    c.close()
+    wait_until(lambda: [x for x in lines_of(server) if x.get("gone")], "its end")
+    server.ask("DELETE", f"/v1/boxes/{name}?force=1").ok()
+    wait_until(lambda: server.ask("POST", "/v1/boxes", {**SMALL, "name": "next"}).status == 201, "room")
+    assert [b["name"] for b in server.ask("GET", "/v1/boxes").json["boxes"]] == ["next"]
+
+
+def test_disk_counts_also_of_stopped_boxes(serve):
+    server = serve("--disk-share", "128m", "--admission-wait", "0")
+    names = [server.ask("POST", "/v1/boxes", SMALL).ok(201).json["name"] for _ in range(2)]
+    server.ask("POST", f"/v1/boxes/{names[0]}/stop", {"grace": 0}).ok()
+    server.ask("POST", "/v1/boxes", SMALL).error(429, "limit")
+    server.ask("POST", f"/v1/boxes/{names[0]}/start", {}).ok()
+    server.ask("DELETE", f"/v1/boxes/{names[0]}?force=1").ok()
+    server.ask("POST", "/v1/boxes", SMALL).ok(201)
+
+
+@pytest.mark.parametrize("what", ["memory", "disk"])
+def test_a_host_that_runs_short_is_left_alone(serve, what):
+    server = serve(f"--{what}-reserve", "1000t", "--admission-wait", "0")
+    said = server.ask("POST", "/v1/boxes", SMALL).error(429, "limit")
+    assert f"--{what}-reserve" in said["message"]
+    assert server.ask("GET", "/v1/boxes").json["boxes"] == []
+
+
+def test_a_key_is_told_of_no_other(serve, session_cove):
+    server = serve("--memory-share", "128m", "--admission-wait", "0", home=session_cove)
+    box = server.ask("POST", "/v1/boxes", {**SMALL, "name": "operators"}).ok(201).json["name"]
+    body = {k: v for k, v in SMALL.items() if k != "image"}
+    name = "k" + os.urandom(4).hex()
+    token = server.cove("key", "create", name).ok().text.strip()
+    mine = server.ask("POST", "/v1/boxes", body, token=token).ok(201).json["name"]
+    said = server.ask("POST", "/v1/boxes", body, token=token).error(429, "limit")["message"]
+    assert "operator" not in said and box not in said and "you " in said and "others " in said
+    server.ask("DELETE", f"/v1/boxes/{mine}?force=1", token=token).ok()
+    server.ask("DELETE", f"/v1/boxes/{box}?force=1").ok()
+    server.cove("key", "rm", name).ok()
+
+
+def test_a_box_of_a_weaker_wall_does_not_begin(serve, new_home):
+    home = new_home()
+    home("create", "--image", "host", "--name", "old").ok()
+    home("stop", "old").ok()
+    server = serve("--min-wall", "gvisor", home=home)
+    assert server.ask("GET", "/v1/version").ok().json["min_wall"] == "gvisor"
+    server.ask("POST", "/v1/boxes/old/start", {}).error(403, "denied")
+    server.ask("POST", "/v1/forks", {"box": "old"}).error(403, "denied")
+    server.ask("POST", "/v1/boxes", {"image": "host", "wall": "native"}).error(403, "denied")
+    assert [b["name"] for b in server.ask("GET", "/v1/boxes").json["boxes"]] == ["old"]
+
+
+# ---- the first key ----
+
+def start(home, tmp, *flags, env=None, **kw):
+    """cove serve with its stdout in a file, until it serves."""
+    out = tmp / ("out" + os.urandom(4).hex())
+    with open(out, "w") as to:
+        argv = [home.program, "serve", "--socket", str(tmp / "s"), *flags]
+        p = subprocess.Popen(argv, env={**home.env, **(env or {})}, stdin=subprocess.DEVNULL,
+                             stdout=kw.pop("stdout", to), stderr=open(tmp / "log", "a"), **kw)
+    return p, out
+
+
+def healthy(tmp):
+    with socket.socket(socket.AF_UNIX) as s:
+        try:
+            s.connect(str(tmp / "s"))
+        except OSError:
+            return False
+        s.settimeout(DEADLINE)
+        s.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        return s.recv(4096).startswith(b"HTTP/1.1 200")
+
+
+def stop(p):
+    p.send_signal(signal.SIGTERM)
+    assert p.wait(DEADLINE) == 0
+
+
+def test_the_first_start_makes_a_key_and_says_it_once(new_home, tmp):
+    home = new_home()
+    p, out = start(home, tmp, "--listen", "127.0.0.1:0")
+    wait_until(lambda: "/v1/boxes" in out.read_text(), "what it says")
+    text = out.read_text()
+    token = text.split("COVE_API_KEY=")[1].split()[0]
+    url = text.split("COVE_HOST=")[1].split()[0]
+    assert token.startswith("cove_") and url.startswith("http://127.0.0.1:")
+    # Each of the lines works as it stands.
+    curl = [line.strip() for line in text.splitlines() if line.strip().startswith("curl")]
+    for line in curl:
+        got = subprocess.run(["sh", "-c", line.replace("curl", "curl -sS", 1)], capture_output=True, text=True,
+                             env={**home.env, "COVE_HOST": url, "COVE_API_KEY": token}, timeout=DEADLINE)
+        assert '"boxes":[]' in got.stdout.replace(" ", ""), (line, got.stdout, got.stderr)
+    assert len(curl) == 2
+    stop(p)
+    assert token not in (tmp / "log").read_text()
+    assert subprocess.run(["grep", "-rqF", token[13:], home.home]).returncode == 1
+    p, out = start(home, tmp, "--listen", "127.0.0.1:0")
+    wait_until(lambda: "/v1/boxes" in out.read_text(), "what it says")
+    assert "cove_" not in out.read_text() and len(home("key", "ls", "--json").ok().json) == 1
+    stop(p)
+
+
+def test_no_key_is_made_where_nobody_sees_it(new_home, tmp):
+    """Over the Unix socket alone, for the journal, or into a stdout that fails."""
+    home = new_home()
+    for flags, journal in (((), False), (("--listen", "127.0.0.1:0"), True)):
+        with open(tmp / "journal", "w") as to:
+            st = os.fstat(to.fileno())
+            p, _ = start(home, tmp, *flags, stdout=to,
+                         env={"JOURNAL_STREAM": f"{st.st_dev}:{st.st_ino}"} if journal else None)
+            wait_until(lambda: healthy(tmp), "the server")
+            stop(p)
+        assert home("key", "ls", "-q").ok().out == b""
+    with open("/dev/full", "w") as full:
+        p, _ = start(home, tmp, "--listen", "127.0.0.1:0", stdout=full)
+        wait_until(lambda: healthy(tmp), "the server")
+        stop(p)
+    assert home("key", "ls", "-q").ok().out == b""
+
+
+# ---- a configuration that is read again ----
+
+def reload(server, status):
+    """SIGHUP, until it has said what became of it."""
+    def said():
+        return [x for x in lines_of(server) if x.get("message", "").startswith("SIGHUP")]
+    before = len(said())
+    server.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: len(said()) > before, "the reload")
+    assert said()[-1]["level"] == status, said()[-1]
+    return said()[-1]["message"]
+
+
+def certificate(path, name):
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+                    "-days", "2", "-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{name},IP:127.0.0.1",
+                    "-keyout", path / "key.pem", "-out", path / "cert.pem"], check=True, capture_output=True)
+
+
+def served_name(port):
+    with socket.create_connection(("127.0.0.1", port), DEADLINE) as s:
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        with context.wrap_socket(s, server_hostname="a.test") as t:
+            return b"a.test" if b"a.test" in t.getpeercert(True) else t.getpeercert(True)
+
+
+def test_a_reload_takes_what_is_new_and_keeps_the_rest(serve, new_home, tmp):
+    config = tmp / "c"
+    certificate(tmp, "a.test")
+    base = f"tls-cert: {tmp}/cert.pem\ntls-key: {tmp}/key.pem\n"
+    config.write_text(base + "memory-share: 64m\nadmission-wait: 1ms\n")
+    server = serve("--config", str(config), home=new_home())
+    box = server.ask("POST", "/v1/boxes", SMALL).ok(201).json["name"]
+    server.ask("POST", "/v1/boxes", SMALL).error(429)
+    assert served_name(server.port) == b"a.test"
+    stream = server.events("POST", f"/v1/boxes/{box}/exec", {"line": "echo a; read x < /tmp/go; echo b"})
+    server.ask("POST", f"/v1/boxes/{box}/exec", {"line": "mkfifo /tmp/go"}).ok()
+    assert next(stream)[0] == "started"
+    # A share, another certificate, and one address more.
+    certificate(tmp, "b.test")
+    config.write_text(base + f"memory-share: 128m\nsocket: {server.path}\nlisten: 127.0.0.1:0\nlisten: [::1]:0\n"
+                      f"listen: 127.0.0.2:0\nhost-name: other.test\n")
+    reload(server, "info")
+    assert served_name(server.port) != b"a.test"
+    server.ask("POST", "/v1/boxes", SMALL).ok(201)
+    listening = subprocess.run(["ss", "-Hltnp"], capture_output=True, text=True).stdout
+    mine = [line for line in listening.splitlines() if f"pid={server.process.pid}," in line]
+    assert len(mine) == 3 and any("127.0.0.2" in line for line in mine), mine
+    # What was open goes on.
+    server.ask("POST", f"/v1/boxes/{box}/exec", {"line": "echo > /tmp/go"}).ok()
+    assert "b\n" in "".join(d["text"] for n, d in stream if n == "stdout")
+    # And one less.
+    config.write_text(base + "listen: 127.0.0.1:0\n")
+    reload(server, "info")
+    listening = subprocess.run(["ss", "-Hltnp"], capture_output=True, text=True).stdout
+    assert len([x for x in listening.splitlines() if f"pid={server.process.pid}," in x]) == 1
+    served_name(server.port)
+
+
+@pytest.mark.parametrize("line", ["no-such: 1", "memory-share: lots", "listen: 0.0.0.0:1", "tls-cert: /nowhere",
+                                  "threads: 9", "home: /elsewhere", "listen: 127.0.0.1:{taken}",
+                                  "admission-wait: 301s"])
+def test_a_bad_configuration_is_refused_and_the_old_one_stays(serve, tmp, line):
+    config = tmp / "c"
+    config.write_text("memory-share: 64m\nadmission-wait: 0\n")
+    server = serve("--config", str(config))
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        line = line.format(taken=taken.getsockname()[1])
+        config.write_text(f"memory-share: 900m\nlisten: 127.0.0.3:0\n{line}\n")
+        reload(server, "error")
+    server.ask("POST", "/v1/boxes", {**SMALL, "mem": "128m"}).error(429)
+    listening = subprocess.run(["ss", "-Hltnp"], capture_output=True, text=True).stdout
+    assert len([x for x in listening.splitlines() if f"pid={server.process.pid}," in x]) == 1
+    assert server.ask("GET", "/healthz", connection=server.connection(tcp=True)).status == 200
+
+
+# ---- systemd ----
+
+class Notified:
+    """Where systemd would hear what the server says."""
+
+    def __init__(self, path):
+        self.path = str(path)
+        self.s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.s.settimeout(DEADLINE)
+        self.s.bind(self.path)
+
+    def next(self):
+        return self.s.recv(4096).decode()
+
+
+def activate(home, tmp, sockets, *flags):
+    """As systemd does it: descriptors from 3 on, LISTEN_PID, and a socket for messages."""
+    notified = Notified(tmp / "notify")
+
+    def give():
+        high = [os.dup(os.dup2(s.fileno(), 100 + i)) for i, s in enumerate(sockets)]
+        for i, fd in enumerate(high):
+            os.dup2(fd, 3 + i, inheritable=True)
+        os.environ["LISTEN_PID"] = str(os.getpid())
+    code = "import os,sys; os.environ['LISTEN_PID']=str(os.getpid()); os.execvp(sys.argv[1], sys.argv[1:])"
+    p = subprocess.Popen([sys.executable, "-c", code, home.program, "serve", *flags], stdin=subprocess.DEVNULL,
+                         stdout=open(tmp / "out", "w"), stderr=open(tmp / "log", "a"), preexec_fn=give, close_fds=False,
+                         env={**home.env, "LISTEN_FDS": str(len(sockets)), "NOTIFY_SOCKET": notified.path})
+    return p, notified
+
+
+def test_sockets_of_systemd_are_taken_and_kept(new_home, tmp):
+    home = new_home()
+    with socket.socket(socket.AF_UNIX) as local, socket.socket() as tcp:
+        local.bind(str(tmp / "s"))
+        local.listen()
+        tcp.bind(("127.0.0.1", 0))
+        tcp.listen()
+        # A request that came before the server was there is answered.
+        with socket.socket(socket.AF_UNIX) as early:
+            early.connect(str(tmp / "s"))
+            early.sendall(b"GET /v1/version HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            p, notified = activate(home, tmp, [local, tcp])
+            early.settimeout(DEADLINE)
+            assert early.recv(4096).startswith(b"HTTP/1.1 200")
+        assert notified.next() == "READY=1"
+        assert f"listening on http://127.0.0.1:{tcp.getsockname()[1]}\n" in (tmp / "out").read_text()
+        p.send_signal(signal.SIGHUP)
+        assert notified.next().startswith("RELOADING=1\nMONOTONIC_USEC=")
+        assert notified.next() == "READY=1\nSTATUS=serving"
+        assert healthy(tmp)
+        stop(p)
+        assert notified.next() == "STOPPING=1"
+        # It was systemd's: it is still there, and the next server takes it.
+        assert (tmp / "s").exists()
+        os.unlink(tmp / "notify")
+        p, notified = activate(home, tmp, [local])
+        assert notified.next() == "READY=1" and healthy(tmp)
+        stop(p)
+
+
+def test_a_socket_of_systemd_is_judged_as_any_other(new_home, tmp):
+    home = new_home()
+    for kind, words in ((socket.SOCK_STREAM, "--tls-cert"), (socket.SOCK_DGRAM, "does not listen")):
+        with socket.socket(socket.AF_INET, kind) as s, contextlib.suppress(FileNotFoundError):
+            s.bind(("0.0.0.0", 0))
+            if kind == socket.SOCK_STREAM:
+                s.listen()
+            p, _ = activate(home, tmp, [s])
+            assert p.wait(DEADLINE) == 1 and words in (tmp / "log").read_text()
+            os.unlink(tmp / "notify")
+
+
+# ---- keys that are revoked while they are in use ----
+
+def test_what_a_revoked_key_has_open_is_cut(serve, session_cove):
+    server = serve(home=session_cove)
+    name, other = "k" + os.urandom(4).hex(), "o" + os.urandom(4).hex()
+    token, kept = (server.cove("key", "create", n).ok().text.strip() for n in (name, other))
+    boxes = [server.ask("POST", "/v1/boxes", {}, token=t).ok(201).json["name"] for t in (token, kept)]
+    streams = [server.events("POST", f"/v1/boxes/{b}/exec", {"line": "echo a; sleep 600"}, token=t)
+               for b, t in zip(boxes, (token, kept))]
+    for s in streams:
+        assert next(s)[0] == "started" and next(s)[0] == "stdout"
+    ws = WebSocket(server, f"/v1/boxes/{boxes[0]}/exec", token)
+    ws.send(json.dumps({"argv": ["sleep", "600"]}))
+    assert json.loads(ws.receive()[1])["type"] == "started"
+    waiting = concurrent.futures.ThreadPoolExecutor(1).submit(
+        lambda: server.ask("POST", f"/v1/boxes/{boxes[0]}/exec", {"line": "sleep 600"}, token=token))
+    execs = f"/v1/boxes/{boxes[0]}/execs"
+    wait_until(lambda: len(server.ask("GET", execs, token=token).json["execs"]) == 3, "the third")
+    server.cove("key", "rm", name).ok()
+    with pytest.raises(OSError):
+        raise OSError([x for x in streams[0]])
+    assert ws.receive() == (8, b"")
+    ws.close()
+    assert waiting.exception(DEADLINE)
+    # Another's goes on, and so does what the first had begun: it is the operator's to end.
+    server.ask("POST", f"/v1/boxes/{boxes[1]}/exec", {"line": "pkill sleep"}, token=kept).ok()
+    assert [n for n, _ in streams[1]][-1] == "exit"
+    full = [b["name"] for b in server.ask("GET", "/v1/boxes").json["boxes"] if b["name"].endswith(boxes[0])]
+    assert len(server.ask("GET", f"/v1/boxes/{full[0]}/execs").json["execs"]) == 3
+    server.ask("DELETE", f"/v1/boxes/{full[0]}?force=1").ok()
+    server.ask("DELETE", f"/v1/boxes/{boxes[1]}?force=1", token=kept).ok()
+    server.cove("key", "rm", other).ok()
+
+
+# ---- many and slow ----
+
+IDLE = 10000
+
+
+def test_ten_thousand_idle_connections(serve):
+    """They cost little memory, and others are served beside them."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < IDLE + 300:
+        pytest.skip(f"RLIMIT_NOFILE is {hard}: 10,000 connections take {IDLE + 300}")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    server = serve()
+
+    def memory():
+        rows = open(f"/proc/{server.process.pid}/smaps_rollup").read().split("\n")
+        return int([r for r in rows if r.startswith("Rss:")][0].split()[1])
+    held, before = [], memory()
+    try:
+        for _ in range(IDLE):
+            s = socket.socket(socket.AF_UNIX)
+            held.append(s)
+            s.connect(server.path)
+        kept = held[:100]
+        for s in kept:  # of some of them a request was answered: kept for the next one
+            s.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            s.settimeout(DEADLINE)
+            assert s.recv(4096).startswith(b"HTTP/1.1 200")
+        server.ask("GET", "/v1/boxes").ok()
+        wait_until(lambda: len(os.listdir(f"/proc/{server.process.pid}/fd")) > IDLE, "all of them to be taken")
+        # Sanitizers take several times as much as the program itself.
+        assert (memory() - before) / IDLE < 16
+    finally:
+        for s in held:
+            s.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    wait_until(lambda: len(os.listdir(f"/proc/{server.process.pid}/fd")) < 100, "them to be gone")
+
+
+def test_there_is_a_last_connection(serve):
+    server = serve("--connections", "4")
+    held = [server.connection() for _ in range(4)]
+    for c in held:
+        c.request("GET", "/healthz")
+        assert c.getresponse().read()
+    late = server.connection()
+    late.request("GET", "/healthz")
+    held.pop().close()
+    assert late.getresponse().status == 200
+    for c in [*held, late]:
+        c.close()
