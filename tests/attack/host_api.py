@@ -487,6 +487,21 @@ def errors(rig):
     api.ask("DELETE", "/v1/secrets/decoy", key=0)
 
 
+@case("H11_no_debugging_for_strangers", "H11", "what shows the server's inside needs a key, and shows one no other's")
+def no_debugging(rig):
+    api = api_of(rig)
+    for path in ("/metrics", "/v1/metrics", "/v1/events", "/debug", "/debug/pprof", "/v1/debug", "/status", "/config"):
+        need(api.bare("GET", path).status == 401, f"{path} answers without a key")
+        with contextlib.suppress(TimeoutError):  # events that go on
+            c = api.server.connection(tcp=True)
+            c.request("GET", path, headers={"Authorization": f"Bearer {api.keys[1]}"})
+            c.sock.settimeout(1)
+            response = c.getresponse()
+            said = response.read(1 << 20)
+            need(response.status < 500, f"{path}: {response.status}")
+            need(api.box.encode() not in said and b"first" not in said, f"{path} names what is another key's")
+
+
 # ---- G over HTTP ----
 
 @case("G4_forged_events_over_http", "G4",

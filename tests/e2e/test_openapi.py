@@ -183,6 +183,59 @@ def test_another_key_reaches_nothing(server, cove):
             cove("key", "rm", n)
 
 
+def said(reply):
+    """What an answer says, without what is its own each time."""
+    return reply.status, re.sub(rb'"(request_id|uptime_ms)": *("[^"]*"|[0-9]+)', b"", reply.body)
+
+
+def test_anothers_name_and_no_name_at_all_have_one_answer(server, cove):
+    """Of every operation, its streams and its sockets: nobody learns that something is there."""
+    names = ["a" + os.urandom(4).hex(), "b" + os.urandom(4).hex()]
+    scopes = ["--scope", "read,run,images,network,secrets,audit"]
+    mine, other = (cove("key", "create", n, *scopes).ok().text.strip() for n in names)
+    world = World(server, cove, mine)
+    there = {**world.values, "workspace": world.workspace}
+    # As long, and of no key.
+    nowhere = {**there, **{k: there[k][:-2] + "zz" for k in ("box", "snapshot", "workspace")}}
+    sockets = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13",
+               "Sec-WebSocket-Key": "A" * 22 + "=="}
+    try:
+        for name, (query, body, _) in GOOD.items():
+            method, template, _ = OPERATIONS[name]
+            if not set(re.findall(r"\{(\w+)\}", template)) & {"box", "snapshot", "workspace"}:
+                continue
+            for headers in ({}, {"Accept": "text/event-stream"}, sockets if name == "openCommand" else {}):
+                answers = []
+                for values in (there, nowhere):
+                    path = re.sub(r"\{(\w+)\}", lambda m: values[m[1]], template) + (f"?{query}" if query else "")
+                    text = {"snapshot": values["snapshot"]} if name == "rollBack" else body
+                    reply = server.ask(method, path, text, token=other, headers=headers)
+                    status, words = said(reply)
+                    for k in ("box", "snapshot", "workspace"):
+                        words = words.replace(values[k].encode(), k.encode())
+                    answers.append((status, words))
+                assert answers[0] == answers[1], (name, answers)
+                # What is gone already is gone: removing it twice is fine, and was nothing.
+                assert answers[0][0] in (400, 404) or name in ("removeBox", "removeWorkspace"), (name, answers)
+        # Cursors and filters show the asker's own alone; the same request under the same key is another's again.
+        for path in (f"/v1/boxes?after={world.box[:-1]}", "/v1/boxes?state=running", f"/v1/snapshots?box={world.box}"):
+            assert world.box not in server.ask("GET", path, token=other).ok().body.decode()
+        boxes = [server.ask("POST", "/v1/boxes", {"ttl": "1h"}, token=t, headers={"Idempotency-Key": "same"}).ok(201)
+                 for t in (mine, other)]
+        assert len({b.json["name"] for b in boxes}) == 1
+        for t, b in zip((mine, other), boxes):
+            server.ask("DELETE", f"/v1/boxes/{b.json['name']}?force=1", token=t).ok()
+            server.ask("PUT", "/v1/secrets/same", {"value": "v" + t[-4:]}, token=t).ok()
+        server.ask("DELETE", "/v1/secrets/same", token=other).ok()
+        assert "same" in [s["name"] for s in server.ask("GET", "/v1/secrets", token=mine).ok().json["secrets"]]
+        server.ask("DELETE", "/v1/secrets/same", token=mine).ok()
+        world.ask("GET", f"/v1/boxes/{world.box}").ok()
+    finally:
+        world.end()
+        for n in names:
+            cove("key", "rm", n)
+
+
 def test_a_key_without_a_scope_is_refused(server, cove, box):
     name = "n" + os.urandom(4).hex()
     token = cove("key", "create", name, "--scope", "audit").ok().text.strip()
