@@ -52,8 +52,9 @@ void api_reply(struct api_call *c, int r, const struct err *e)
 		api_error(c, &full);
 	} else if (r < 0) {
 		api_error(c, e);
+	} else {
+		api_caller_hide(c);
 	}
-	api_caller_hide(c);
 	call_reply_now(c);
 }
 

@@ -65,4 +65,6 @@ void api_error(struct api_call *c, const struct err *e)
 	json_kv_str(j, "request_id", c->id);
 	json_object_end(j);
 	json_object_end(j);
+	/* Also of one that is an event of a stream, or a message. */
+	api_caller_hide(c);
 }

@@ -443,9 +443,12 @@ static int queue(struct admission_ask *q, int r, struct err *e)
 		at = &(*at)->next;
 	*at = &me;
 	a->waiting++;
-	while (r == -EAGAIN && clock_mono_ms() < until_ms && (!p->goes_on || p->goes_on(p->arg))) {
+	while (r == -EAGAIN && clock_mono_ms() < until_ms) {
 		wait_a_moment(a, until_ms);
 		q->came_ms = clock_mono_ms();
+		/* Who asked has gone: the box would be of no use. */
+		if (p->goes_on && !p->goes_on(p->arg))
+			break;
 		if (a->first == &me)
 			r = judge(q, e);
 	}

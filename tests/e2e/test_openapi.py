@@ -1,11 +1,12 @@
 """docs/api/openapi.yaml is true: every operation of it is driven from it, well and badly, and by a key that may not."""
+import json
 import os
 import pathlib
 import re
 
 import pytest
 
-from server import Server
+from server import Server, WebSocket
 
 yaml = pytest.importorskip("yaml", reason="no python3-yaml")
 pytestmark = pytest.mark.once("root")
@@ -197,14 +198,12 @@ def test_anothers_name_and_no_name_at_all_have_one_answer(server, cove):
     there = {**world.values, "workspace": world.workspace}
     # As long, and of no key.
     nowhere = {**there, **{k: there[k][:-2] + "zz" for k in ("box", "snapshot", "workspace")}}
-    sockets = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13",
-               "Sec-WebSocket-Key": "A" * 22 + "=="}
     try:
         for name, (query, body, _) in GOOD.items():
             method, template, _ = OPERATIONS[name]
             if not set(re.findall(r"\{(\w+)\}", template)) & {"box", "snapshot", "workspace"}:
                 continue
-            for headers in ({}, {"Accept": "text/event-stream"}, sockets if name == "openCommand" else {}):
+            for headers in ({}, {"Accept": "text/event-stream"}):
                 answers = []
                 for values in (there, nowhere):
                     path = re.sub(r"\{(\w+)\}", lambda m: values[m[1]], template) + (f"?{query}" if query else "")
@@ -217,6 +216,15 @@ def test_anothers_name_and_no_name_at_all_have_one_answer(server, cove):
                 assert answers[0] == answers[1], (name, answers)
                 # What is gone already is gone: removing it twice is fine, and was nothing.
                 assert answers[0][0] in (400, 404) or name in ("removeBox", "removeWorkspace"), (name, answers)
+        words = []
+        for values in (there, nowhere):
+            ws = WebSocket(server, f"/v1/boxes/{values['box']}/exec", other)
+            ws.send('{"argv": ["true"]}')
+            error = json.loads(ws.receive()[1])["data"]["error"]
+            words.append((error["code"], error["message"].replace(values["box"], "box")))
+            ws.close()
+        assert words[0] == words[1] and words[0][0] == "not_found", words
+        assert other[5:13] not in words[0][1]  # nor is the id that its names have on this machine
         # Cursors and filters show the asker's own alone; the same request under the same key is another's again.
         for path in (f"/v1/boxes?after={world.box[:-1]}", "/v1/boxes?state=running", f"/v1/snapshots?box={world.box}"):
             assert world.box not in server.ask("GET", path, token=other).ok().body.decode()

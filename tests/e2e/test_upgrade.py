@@ -14,14 +14,16 @@ import pytest
 
 from conftest import DEADLINE, wait_until
 from programs import Cove as Installed
-from server import ServerOLD = os.environ.get("COVE_TEST_OLD", "")
+from server import Server
+
+SDK = pathlib.Path(__file__).resolve().parent.parent.parent / "sdk/python"
+OLD = os.environ.get("COVE_TEST_OLD", "")
 pytestmark = [pytest.mark.once("root"), pytest.mark.skipif(not OLD, reason="no other build (COVE_TEST_OLD)")]
 
 COUNT, LINES = 12, 60
 LINE = (f"for i in $(seq {LINES}); do echo line $i; sleep 0.05; done; "
         "while ! test -e /tmp/go; do sleep 0.05; done; echo end")
 WHOLE = "".join(f"line {i}\n" for i in range(1, LINES + 1)) + "end\n"
-
 
 PROGRAM = """
 import json
@@ -125,4 +127,3 @@ def test_the_python_package_with_an_older_server(pair):
         assert server.ask("GET", "/v1/boxes").ok().json["boxes"] == []
     finally:
         server.end()
-
