@@ -1,7 +1,9 @@
 /* The API of one server: what all its calls share. */
 #include "api/call.h"
+#include "api/gather.h"
 #include "api/handlers.h"
 
+#include "base/clock.h"
 #include "base/fd.h"
 
 #include <errno.h>
@@ -38,6 +40,7 @@ int api_new(struct ev *ev, const struct api_options *options, struct api **ret, 
 	a->ev = ev;
 	a->options = *options;
 	a->started_ms = ev_now(ev);
+	a->started_mono_ms = clock_mono_ms();
 	a->quotas = api_quotas_new();
 	a->admission = core_admission_new(&options->admission);
 	if (!a->quotas || !a->admission) {
@@ -73,6 +76,8 @@ int api_new(struct ev *ev, const struct api_options *options, struct api **ret, 
 		r = api_revoker_new(a, e);
 	if (r == 0 && options->reaps && (r = api_reaper_start(a)) < 0)
 		err_errno(e, -r, "begin to look after boxes");
+	if (r == 0 && ((r = api_trail_new(a)) < 0 || (r = api_gather_start(a)) < 0))
+		err_errno(e, -r, "begin to follow what happens");
 	if (r < 0) {
 		api_free(a);
 		return r;
@@ -110,6 +115,9 @@ void api_free(struct api *a)
 	}
 	api_reaper_free(a->reaper);
 	api_revoker_free(a);
+	api_events_free(a->events);
+	api_gather_free(a->gather);
+	api_trail_free(a->trail);
 	core_client_free(a->client);
 	api_quotas_free(a->quotas);
 	core_admission_free(a->admission);

@@ -21,6 +21,7 @@
 
 #include "api/caller.h"
 #include "api/in.h"
+#include "api/route.h"
 #include "api/sink.h"
 #include "base/buf.h"
 #include "base/err.h"
@@ -37,38 +38,7 @@
 #include <stdint.h>
 
 struct api_call;
-
-/* ---- routes ---- */
-
-enum api_body {
-	API_BODY_NONE,
-	API_BODY_JSON,	/* c->body; {} where none came */
-	API_BODY_BYTES, /* work only: c->body_fd reads them */
-};
-enum {
-	API_JSON_MAX = 1 << 20, /* of a body, unless the route says otherwise */
-	API_PARAMS_MAX = 4,
-	API_FIELDS_MAX = 6,
-	API_PATH_MAX = 8192,
-};
-
-struct api_route {
-	const char *method;
-	/* "/v1/boxes/{box}/execs/{exec}": {name} is a segment that is not empty, {name*}, at the
-	 * end, all the rest, decoded. */
-	const char *pattern;
-	const char *id; /* operationId in docs/api/openapi.yaml */
-	unsigned scope; /* 0: anybody, without a key */
-	enum api_body body;
-	size_t body_max; /* JSON: 0 is API_JSON_MAX */
-	int (*now)(struct api_call *c, struct err *e);
-	int (*work)(struct api_call *c, struct cove *cove, struct err *e);
-	bool streams; /* work: the answer may be a stream */
-	bool socket;  /* now: it may be asked for as a WebSocket */
-};
-
-/* Tables of routes, each ends with a row without a method; NULL ends the list. */
-extern const struct api_route *const api_routes[];
+struct audit_row;
 
 /* ---- the API of one server ---- */
 
@@ -81,6 +51,12 @@ struct api_options {
 	bool reaps; /* boxes whose time is over, and those that are to be started again */
 	void (*on_log)(void *arg, const struct api_call *c); /* each call's end; may be NULL */
 	void (*on_reaped)(void *arg, const char *action, const char *box, const char *cause);
+	/* From a thread: a row of a door's audit log, once; and what goes wrong beside requests. */
+	void (*on_door_row)(void *arg, const char *box, const struct audit_row *row);
+	void (*on_trouble)(void *arg, const char *what, int code);
+	unsigned (*on_connections)(void *arg); /* how many there are, for /metrics */
+	const char *const *labels;	       /* of boxes, whose values /metrics shows apart */
+	size_t label_count;
 	void *arg;
 };
 struct api {
@@ -92,9 +68,13 @@ struct api {
 	struct core_admission *admission; /* of all boxes that begin by us */
 	struct api_revoker *revoker;
 	struct api_reaper *reaper; /* NULL: none was asked for */
+	struct api_gather *gather;
+	struct api_trail *trail;
+	struct api_events *events; /* those who follow them */
+	unsigned streams, sockets; /* answers that are under way */
 	struct api_options options;
 	struct api_call *calls; /* all that are under way */
-	uint64_t started_ms;
+	uint64_t started_ms, started_mono_ms;
 };
 int api_new(struct ev *ev, const struct api_options *options, struct api **ret, struct err *e);
 /* Of what the options were, that which may change while it runs: from the next request on. */
@@ -103,6 +83,11 @@ void api_set(struct api *a, const struct api_options *options);
 void api_free(struct api *a);
 
 /* ---- one request ---- */
+
+/* What is under way, as it was when the call began. */
+struct api_load {
+	unsigned connections, streams, sockets, jobs, event_streams;
+};
 
 enum api_state { API_READS, API_RUNS, API_STREAMS, API_SOCKET, API_OVER };
 
@@ -117,8 +102,8 @@ struct api_call {
 	struct api_sink *sink; /* NULL: the client has gone */
 	struct api_call *next, **at;
 	enum api_state state;
-	char id[20]; /* of the request, for logs */
-	uint64_t began_ms;
+	char id[20];		     /* of the request, for logs */
+	uint64_t began_ms, began_ns; /* on the loop's clock; on the monotonic one */
 
 	const struct api_route *route;
 	const struct http_head *head;	   /* borrowed, until it is over */
@@ -155,11 +140,14 @@ struct api_call {
 	int result;
 	struct err error;
 	struct api_hold *hold; /* quota.c */
-	atomic_bool gone;      /* the client is: give up */
-	int cancel_fd;	       /* readable then; -1 unless the handler asked (api_cancel_fd) */
-	int body_fd;	       /* the thread's end: read it; -1: there is no body */
-	int stream_fd;	       /* the thread's end: api_stream_open gives it */
-	bool streams;	       /* and it did */
+	struct api_load load;
+	bool is_noted;		     /* in the audit log of requests */
+	char made[BOX_NAME_MAX + 1]; /* a box, by this call */
+	atomic_bool gone;	     /* the client is: give up */
+	int cancel_fd; /* readable then; -1 unless the handler asked (api_cancel_fd) */
+	int body_fd;   /* the thread's end: read it; -1: there is no body */
+	int stream_fd; /* the thread's end: api_stream_open gives it */
+	bool streams;  /* and it did */
 	struct api_pipe *body_pipe, *stream_pipe; /* the loop's ends; owned */
 };
 #define API_LENGTH_UNKNOWN UINT64_MAX

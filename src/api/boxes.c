@@ -1,4 +1,5 @@
 /* Boxes: making, listing, their life. */
+#include "api/gather.h"
 #include "api/handlers.h"
 
 #include "base/sha.h"
@@ -151,6 +152,10 @@ static int box_create(struct api_call *c, struct cove *cove, struct err *e)
 		return r;
 	r = cove_create(cove, &in.box, &box, &err);
 	api_quota_release(c);
+	if (r >= 0) {
+		str_copy(c->made, sizeof(c->made), cove_box_name(box));
+		api_gather_hint(c->api, cove, c->made);
+	}
 	c->status = 201;
 	if (r == -EEXIST && label) {
 		r = was_made(cove, in.box.name, label, e);

@@ -12,6 +12,7 @@
 #include "api/call.h"
 #include "api/handlers.h"
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/rand.h"
 #include "base/str.h"
@@ -24,7 +25,11 @@
 
 static void call_log(struct api_call *c)
 {
+	c->api->streams -= c->state == API_STREAMS;
+	c->api->sockets -= c->state == API_SOCKET;
 	c->state = API_OVER;
+	api_trail_note(c);
+	api_call_count(c);
 	if (c->api->options.on_log)
 		c->api->options.on_log(c->api->options.arg, c);
 }
@@ -62,7 +67,9 @@ void api_begin(struct api_call *c, unsigned status, const char *type)
 {
 	ASSERT(c->state == API_RUNS && c->sink);
 	c->state = API_STREAMS;
+	c->api->streams++;
 	c->status = status;
+	api_trail_note(c);
 	c->type = type;
 	c->sink->on_begin(c->sink, c);
 }
@@ -93,7 +100,9 @@ int api_socket(struct api_call *c, struct err *e)
 
 	if (r == 0) {
 		c->state = API_SOCKET;
+		c->api->sockets++;
 		c->status = 101;
+		api_trail_note(c);
 	}
 	return r;
 }
@@ -244,6 +253,7 @@ struct api_call *api_call_new(struct api *a, struct api_sink *sink, const struct
 	c->sink = sink;
 	c->head = head;
 	c->began_ms = ev_now(a->ev);
+	c->began_ns = clock_mono_ns();
 	c->length = API_LENGTH_UNKNOWN;
 	c->min_wall = a->options.min_wall;
 	c->cancel_fd = c->body_fd = c->stream_fd = -1;

@@ -40,6 +40,25 @@ void api_reaper_free(struct api_reaper *r); /* after the threads; NULL is fine *
 int api_revoker_new(struct api *a, struct err *e);
 void api_revoker_free(struct api *a);
 
+/* ---- trail.c: who did what ---- */
+
+int api_trail_new(struct api *a);
+void api_trail_free(struct api_trail *t); /* NULL is fine */
+void api_trail_note(struct api_call *c);  /* in the loop; once, however often it is called */
+/* In the thread of a call that went well: what is to be durable before its answer, is. */
+void api_trail_before_reply(struct api_call *c);
+void api_trail_sync(struct api *a); /* in a thread */
+
+/* ---- metrics.c ---- */
+
+void api_call_count(const struct api_call *c); /* it is over */
+struct api_load api_load_now(const struct api *a);
+
+/* ---- events.c ---- */
+
+void api_events_wake(struct api *a); /* there may be new ones */
+void api_events_free(struct api_events *e);
+
 /* ---- quota.c ---- */
 
 struct api_quotas *api_quotas_new(void);

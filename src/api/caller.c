@@ -79,6 +79,9 @@ int api_caller_may(const struct api_caller *w, unsigned scope, struct err *e)
 {
 	if (w->is_operator || scope == 0)
 		return 0;
+	/* Who may look at boxes may look at figures of its own. */
+	if (scope == KEY_METRICS && key_may(w->key, KEY_READ))
+		return 0;
 	for (size_t i = 0; key_scope_name(i); i++)
 		if (scope & 1u << i && !key_may(w->key, (enum key_scope)(1u << i)))
 			return err_set(e, ERR_DENIED, EACCES,
@@ -120,15 +123,13 @@ bool api_name_shown(const struct api_call *c, enum key_kind kind, const char *na
 }
 
 /* The id is 8 random digits: with what follows it in a name it stands for nothing else. */
-void api_caller_hide(struct api_call *c)
+size_t api_hide(const struct api_call *c, char *text, size_t len)
 {
-	char *text = (char *)(uintptr_t)buf_data(&c->out);
-	size_t len = buf_len(&c->out), to = 0, n = KEY_ID_SIZE - 1;
-	const char *id;
+	size_t to = 0, n = KEY_ID_SIZE - 1;
+	const char *id = api_owner(c);
 
-	if (!c->who.key || c->who.is_operator || c->is_exact || len == 0)
-		return;
-	id = c->who.key->id;
+	if (!id)
+		return len;
 	for (size_t from = 0; from < len;) {
 		if (len - from > n && memcmp(text + from, id, n) == 0 &&
 		    memchr("_/.", text[from + n], 3)) {
@@ -137,5 +138,11 @@ void api_caller_hide(struct api_call *c)
 		}
 		text[to++] = text[from++];
 	}
-	c->out.len = to;
+	return to;
+}
+
+void api_caller_hide(struct api_call *c)
+{
+	if (c->who.key && !c->is_exact && buf_len(&c->out) > 0)
+		c->out.len = api_hide(c, (char *)(uintptr_t)buf_data(&c->out), buf_len(&c->out));
 }

@@ -231,6 +231,8 @@ static void on_run(struct ev_job *j, void *state)
 		c->result = err_set(&c->error, ERR_INTERRUPTED, ECANCELED, "the client has gone");
 	else
 		c->result = c->route->work(c, state, &c->error);
+	if (c->result == 0)
+		api_trail_before_reply(c);
 	if (state)
 		take_back(state);
 	fd_close(&c->body_fd);
@@ -286,6 +288,7 @@ int api_work_start(struct api_call *c, struct err *e)
 	}
 	if (r == 0) {
 		c->wait_ms = c->api->options.admission_wait_ms;
+		c->load = api_load_now(c->api);
 		c->job = (struct ev_job){.on_run = on_run, .on_done = on_work_done};
 		r = ev_work_push(c->api->work, &c->job);
 		if (r < 0)

@@ -65,8 +65,15 @@
 #define FOLDS_MAX	  64u	       /* rows whose repetitions are counted */
 #define FOLD_MS		  10000u       /* how long, before the count is written */
 #define EVENT_COMMAND_MAX 4096u	       /* bytes of a command in a JSON event */
-#define KEY_RECORD_MAX	  (64u << 10)  /* bytes of the record of an API key */
-#define KEY_MOUNTS_MAX	  16u	       /* directories of the host that one may give to boxes */
-#define KEY_LISTS_MAX	  16u	       /* of scopes that one is made with */
-#define KEY_MOUNTS_BYTES  1023u	       /* of their paths, with a byte between */
-#define HOST_COPY_MAX	  (16u << 20)  /* bytes of the host's /etc in the host image's skeleton */
+
+/* The host's events (store/feed.h). */
+#define FEED_ROW_MAX	   (16u << 10) /* one of them */
+#define FEED_SEGMENT_BYTES (4u << 20)  /* of one file, and a few rows more */
+#define FEED_SEGMENTS	   8u	       /* kept; the oldest are dropped */
+#define FEED_SEGMENTS_SEEN 16u	       /* looked at, where a crash left more */
+#define FEED_CRASH_STEP	   1000000u
+#define KEY_RECORD_MAX	   (64u << 10) /* bytes of the record of an API key */
+#define KEY_MOUNTS_MAX	   16u	       /* directories of the host that one may give to boxes */
+#define KEY_LISTS_MAX	   16u	       /* of scopes that one is made with */
+#define KEY_MOUNTS_BYTES   1023u       /* of their paths, with a byte between */
+#define HOST_COPY_MAX	   (16u << 20) /* bytes of the host's /etc in the host image's skeleton */

@@ -2,12 +2,15 @@
 #include "base/fd.h"
 #include "base/str.h"
 #include "core/core.h"
+#include "store/audit.h"
 #include "store/key.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* A key that is being made, and the texts that it points to. */
 struct key_making {
@@ -105,6 +108,22 @@ static int fill(struct key_making *m, const struct cove_key_options *o, struct e
 	return r;
 }
 
+/* Who made or revoked which key, in an audit log of its own: those of boxes may go with them. */
+static int note_key(struct cove *cove, const char *what, const char *id, const char *name,
+		    struct err *e)
+{
+	char by[32];
+	struct audit_row row = {.kind = "key",
+				.verdict = "allow",
+				.rule = what,
+				.credential = id,
+				.reason = name,
+				.by = by};
+
+	snprintf(by, sizeof(by), "uid %u", (unsigned)getuid());
+	return audit_note(&cove->state, "cove-keys", 1, &row, e);
+}
+
 int cove_key_create(struct cove *cove, const struct cove_key_options *options,
 		    struct cove_key_made *ret, struct cove_error *err)
 {
@@ -117,6 +136,8 @@ int cove_key_create(struct cove *cove, const struct cove_key_options *options,
 		r = fill(&m, &o, &e);
 	if (r == 0)
 		r = key_make(&cove->state, &m.key, ret->token, &e);
+	if (r == 0)
+		r = note_key(cove, "create", m.key.id, m.key.name, &e);
 	if (r == 0)
 		str_copy(ret->id, sizeof(ret->id), m.key.id);
 	making_done(&m);
@@ -182,8 +203,14 @@ int cove_keys(struct cove *cove, struct cove_key_info **ret, struct cove_error *
 int cove_key_remove(struct cove *cove, const char *name, struct cove_error *err)
 {
 	struct err e = {0};
+	struct key key = {0};
+	/* One that is damaged goes, too. */
+	bool known = key_read(&cove->state, name, &key, NULL) == 0;
 	int r = key_revoke(&cove->state, name, &e);
 
+	if (r == 0)
+		r = note_key(cove, "remove", known ? key.id : name, known ? key.name : NULL, &e);
+	key_done(&key);
 	return core_return(cove, NULL, r, &e, err);
 }
 

@@ -66,6 +66,7 @@ static void become_gone(struct keeper_life *l)
 		.box = l->config.spec.name,
 		.cause = l->cause,
 		.by = l->by[0] ? l->by : NULL,
+		.cpu_us = cgroup_cpu_us(&l->cgroup),
 	};
 	struct err e;
 	int r;

@@ -45,6 +45,8 @@ static const struct setting settings[] = {
 	 "clients call this server so (its address and localhost are known); repeatable"},
 	{"origin", LIST, AT(origins), 0, "URL",
 	 "pages of this site may ask this server from a browser; repeatable"},
+	{"metrics-label", LIST, AT(metrics_labels), 0, "NAME",
+	 "/metrics shows seconds alive and of CPU for each value of this label; repeatable"},
 	{"private", FLAG, AT(private), 0, NULL,
 	 "serve the process that started this one alone: end when stdin does"},
 	{"threads", NUMBER, AT(threads), 1000, "N", "for calls that block; default 32"},

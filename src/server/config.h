@@ -20,15 +20,16 @@ struct config_list {
 };
 
 struct server_config {
-	struct config_list listen;     /* "ADDRESS:PORT"; none: only the Unix socket */
-	char *socket;		       /* path of it; NULL: the usual place; "none" */
-	char *home;		       /* state directory; NULL: the usual place */
-	char *tls_cert, *tls_key;      /* PEM files */
-	bool plain_http;	       /* beyond loopback without TLS */
-	bool shared_kernel;	       /* beyond loopback with the native wall */
-	char *min_wall;		       /* boxes have this wall or another that is as strong */
-	struct config_list host_names; /* that clients may call it by */
-	struct config_list origins;    /* pages that may ask: "https://example.org" */
+	struct config_list listen;	   /* "ADDRESS:PORT"; none: only the Unix socket */
+	char *socket;			   /* path of it; NULL: the usual place; "none" */
+	char *home;			   /* state directory; NULL: the usual place */
+	char *tls_cert, *tls_key;	   /* PEM files */
+	bool plain_http;		   /* beyond loopback without TLS */
+	bool shared_kernel;		   /* beyond loopback with the native wall */
+	char *min_wall;			   /* boxes have this wall or another that is as strong */
+	struct config_list host_names;	   /* that clients may call it by */
+	struct config_list metrics_labels; /* of boxes, that /metrics shows apart */
+	struct config_list origins;	   /* pages that may ask: "https://example.org" */
 	bool private; /* ends when stdin does; others may serve the same state directory */
 	uint64_t threads, connections;
 	struct core_share memory_share, disk_share; /* of the host, for all boxes together */

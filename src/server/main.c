@@ -134,11 +134,27 @@ static void raise_files(void)
 	}
 }
 
+static unsigned on_connections(void *arg)
+{
+	return ((struct server *)arg)->conn_count;
+}
+
+static void on_trouble(void *arg, const char *what, int code)
+{
+	server_log("error", "%s: %s", what, strerrordesc_np(-code));
+}
+
 static int begin(struct server *s, int *ret_lock_fd, struct err *e)
 {
 	const struct server_config *c = s->config;
-	struct api_options options = {
-		.queue_max = QUEUE_MAX, .on_log = server_log_call, .on_reaped = server_log_reaped};
+	struct api_options options = {.queue_max = QUEUE_MAX,
+				      .on_log = server_log_call,
+				      .on_reaped = server_log_reaped,
+				      .on_trouble = on_trouble,
+				      .on_connections = on_connections,
+				      .labels = (const char *const *)c->metrics_labels.items,
+				      .label_count = c->metrics_labels.count,
+				      .arg = s};
 	int r = ev_new(&s->ev);
 
 	if (r < 0)

@@ -131,6 +131,21 @@ int audit_tail_fd(const struct audit_tail *t);
 int audit_tail_read(struct audit_tail *t, audit_on_row *on_row, void *arg, struct err *e);
 void audit_tail_free(struct audit_tail *t);
 
+/* One log from a place on, for who keeps that place over restarts (audit_cursor.c): `at` is in that
+ * segment, behind the row `seq`. A zeroed one is the log's beginning. logs_fd is of
+ * audit_logs_dir. Non-zero from on_row stops behind that row, and is returned; a log that is not
+ * there has no rows. */
+struct audit_cursor {
+	uint64_t segment, at, seq;
+};
+int audit_logs_dir(struct state *st); /* its directory, or -errno; -ENOENT before the first log */
+int audit_read_on(int logs_fd, const char *log, struct audit_cursor *place, audit_on_row *on_row,
+		  void *arg);
+/* Moves a place to the end without reading. */
+int audit_cursor_end(int logs_fd, const char *log, struct audit_cursor *place);
+/* The log of a box that is there, as its mark says. False: it has none yet. */
+bool audit_log_of(int box_fd, char ret[AUDIT_NAME_MAX]);
+
 /* Checks every chain: 0 if all hold; -EBADMSG and *e names log, row and what is wrong. */
 struct audit_report {
 	uint64_t rows;	  /* that were checked */

@@ -173,7 +173,7 @@ int event_format(const struct event *ev, struct buf *out)
 #define V(name) FIELD_NAMED(event, name)
 static const struct wire_named_field number_fields[] = {V(seq), FIELD_ALWAYS(event, at_ms), {0}};
 static const struct wire_named_field box_fields[] = {V(box), V(image), V(workspace), {0}};
-static const struct wire_named_field end_fields[] = {V(cause), V(by), {0}};
+static const struct wire_named_field end_fields[] = {V(cause), V(by), V(cpu_us), {0}};
 
 /* What an event shows of its command, around what the event says itself. */
 #define A(name) FIELD_ALWAYS(exec_record, name)

@@ -44,6 +44,7 @@ struct event {
 	const char *command; /* in place of the record's; only its first line is shown, cut at 80 */
 	bool cwd_changed;
 	const char *cause, *by; /* close, fail, pause, resume, door, snapshot */
+	uint64_t cpu_us;	/* close: of the whole run, where it is known */
 	uint64_t seq;		/* its number in the box's log; 0: none */
 };
 

@@ -42,7 +42,8 @@ enum key_scope {
 	KEY_NETWORK = 1 << 3,
 	KEY_SECRETS = 1 << 4,
 	KEY_AUDIT = 1 << 5,
-	KEY_ADMIN = 1 << 6, /* all of this machine, with no namespace */
+	KEY_METRICS = 1 << 6,
+	KEY_ADMIN = 1 << 7, /* all of this machine, with no namespace */
 };
 #define KEY_SCOPES_DEFAULT ((unsigned)(KEY_READ | KEY_RUN | KEY_IMAGES | KEY_NETWORK | KEY_SECRETS))
 

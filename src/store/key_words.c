@@ -24,6 +24,7 @@ static const struct {
 	{"network", "policies, grants, answers to asks, ports to the outside"},
 	{"secrets", "store and remove secrets"},
 	{"audit", "read the audit log"},
+	{"metrics", "read the figures of the whole machine (/metrics)"},
 	{"admin", "everything on this machine, with no namespace"},
 };
 

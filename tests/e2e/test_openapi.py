@@ -83,6 +83,7 @@ class World:
 
 # Of each operation: the query, the body, and what it answers; None: it is a stream, looked at for its status alone.
 GOOD = {
+    "getMetrics": ("", None, 200), "followEvents": ("", None, 200),
     "getHealth": ("", None, 200), "getVersion": ("", None, 200), "listBoxes": ("limit=5", None, 200),
     "getBox": ("", None, 200), "setBoxTimes": ("", {"ttl": "1h"}, 200), "startBox": ("", {}, 200),
     "getBoxStats": ("", None, 200), "runCommand": ("", {"argv": ["true"]}, 200), "listCommands": ("", None, 200),
