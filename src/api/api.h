@@ -105,9 +105,9 @@ struct api_call {
 	char id[20];		     /* of the request, for logs */
 	uint64_t began_ms, began_ns; /* on the loop's clock; on the monotonic one */
 
-	const struct api_route *route;
-	const struct http_head *head;	   /* borrowed, until it is over */
-	const char *method, *path, *query; /* in memory; query may be NULL */
+	const struct api_route *route, *asked; /* asked: also where it may not */
+	const struct http_head *head;	       /* borrowed, until it is over */
+	const char *method, *path, *query;     /* in memory; query may be NULL */
 	struct api_param params[API_PARAMS_MAX];
 	size_t param_count;
 	struct api_caller who;

@@ -267,6 +267,7 @@ struct api_call *api_call_new(struct api *a, struct api_sink *sink, const struct
 	json_init(&c->json, &c->out);
 	c->method = head->method;
 	r = call_admit(c, client, &e);
+	c->asked = c->route;
 	if (r < 0) {
 		c->route = NULL;
 		api_reply(c, r, &e);

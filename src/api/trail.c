@@ -121,7 +121,7 @@ void api_trail_note(struct api_call *c)
 		.method = c->method,
 		.path = c->path,
 		.host = box_of(c, box),
-		.rule = c->route ? c->route->id : NULL,
+		.rule = c->asked ? c->asked->id : NULL,
 		.verdict = status < 400	   ? "allow"
 			   : status == 403 ? "deny"
 					   : "failed",

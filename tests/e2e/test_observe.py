@@ -260,3 +260,27 @@ def test_events_and_figures_outlive_the_server(lone):
     lone.start()
     settled(lone, "kept", "box.removed")
     assert figure(metrics(lone), "cove_exec_duration_seconds_count") == 6
+
+
+# ---- who did what ----
+
+def test_requests_are_in_the_audit_log(server, cove, key):
+    one, token = key()
+    make(server, "deed", token)
+    server.ask("POST", "/v1/boxes/deed/exec", {"line": "true"}, token=token).ok()
+    server.ask("PUT", "/v1/boxes/deed/policy", {"net": "closed"}, token=token).ok()
+    server.ask("PUT", "/v1/secrets/deed", {"value": "v4lue-of-it"}, token=token).ok()
+    server.ask("GET", "/v1/audit", token=token).error(403, "denied")
+    server.ask("GET", "/v1/boxes", token=token).ok()
+    remove(server, "deed", token)
+    text = cove("audit", "cove-api", "--json").ok().text
+    rows = [r for r in json.loads(text) if r.get("credential") == one]
+    assert [(r["rule"], r["verdict"], r["status"]) for r in rows] == [
+        ("createBox", "allow", 201), ("runCommand", "allow", 200), ("setPolicy", "allow", 200),
+        ("setSecret", "allow", 204), ("listAudit", "deny", 403), ("removeBox", "allow", 204)]
+    assert all(r["by"].startswith("key ") for r in rows) and "v4lue" not in text
+    assert [r["host"] for r in rows if "host" in r] == [f"{one}_deed"] * 4
+    made = [r for r in json.loads(cove("audit", "cove-keys", "--json").ok().text) if r.get("credential") == one]
+    assert [r["rule"] for r in made] == ["create"]
+    cove("audit", "verify", "cove-api").ok()
+    server.ask("DELETE", "/v1/secrets/deed", token=token).ok(204)
