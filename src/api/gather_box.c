@@ -7,6 +7,7 @@
 #include "base/fd.h"
 #include "base/limits.h"
 #include "cgroup/reader.h"
+#include "core/view.h"
 #include "store/event.h"
 
 #include <errno.h>
@@ -59,7 +60,7 @@ static json_t *labels_of(const struct spec *spec)
 		size_t n = equals ? (size_t)(equals - spec->labels[i]) : 0;
 		char name[256];
 
-		if (!equals || n >= sizeof(name) || str_starts(spec->labels[i], API_REQUEST_LABEL))
+		if (!equals || n >= sizeof(name) || str_starts(spec->labels[i], CORE_REQUEST_LABEL))
 			continue;
 		snprintf(name, sizeof(name), "%.*s", (int)n, spec->labels[i]);
 		json_object_set_new(object, name, json_string(equals + 1));
