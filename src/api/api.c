@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/locked.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -90,6 +91,9 @@ void api_set(struct api *a, const struct api_options *options)
 {
 	a->options.min_wall = options->min_wall;
 	a->options.admission_wait_ms = options->admission_wait_ms;
+	a->options.domain = options->domain;
+	a->options.domain_scheme = options->domain_scheme;
+	a->options.domain_port = options->domain_port;
 	core_admission_set(a->admission, &options->admission);
 }
 
@@ -119,6 +123,7 @@ void api_free(struct api *a)
 	api_gather_free(a->gather);
 	api_trail_free(a->trail);
 	core_client_free(a->client);
+	locked_free(a->seal);
 	api_quotas_free(a->quotas);
 	core_admission_free(a->admission);
 	cove_free(a->cove);

@@ -48,6 +48,10 @@ struct api_options {
 	const char *min_wall; /* that boxes have; NULL: any */
 	struct core_admission_options admission;
 	uint64_t admission_wait_ms; /* of requests that do not say it themselves */
+	/* Ports of boxes are <port>-<box>.<domain>; NULL: they have no names. Their addresses begin
+	 * with domain_scheme ("https") and end in domain_port, unless that is 0. */
+	const char *domain, *domain_scheme;
+	unsigned domain_port;
 	bool reaps; /* boxes whose time is over, and those that are to be started again */
 	void (*on_log)(void *arg, const struct api_call *c); /* each call's end; may be NULL */
 	void (*on_reaped)(void *arg, const char *action, const char *box, const char *cause);
@@ -72,6 +76,7 @@ struct api {
 	struct api_trail *trail;
 	struct api_events *events; /* those who follow them */
 	unsigned streams, sockets; /* answers that are under way */
+	uint8_t *seal;		   /* owned; NULL: no link to a port was made or shown yet */
 	struct api_options options;
 	struct api_call *calls; /* all that are under way */
 	uint64_t started_ms, started_mono_ms;
@@ -112,6 +117,7 @@ struct api_call {
 	size_t param_count;
 	struct api_caller who;
 	struct api_memory memory;
+	const struct api_client_info *client; /* borrowed, as the head */
 
 	struct buf text; /* of a JSON body so far */
 	json_t *body;	 /* owned */
@@ -124,6 +130,18 @@ struct api_call {
 	uint64_t length; /* of a stream; API_LENGTH_UNKNOWN */
 	struct buf out;
 	struct json json; /* writes into out */
+
+	/* The head of an answer in parts that has fields of its own: in place of type and fields;
+	 * borrowed for on_begin. With status 101 the parts are bytes of another protocol, both
+	 * ways. */
+	const struct http_head *answer;
+
+	/* A body's owner (now, API_BODY_STREAM): how many of these bytes it takes, fewer until
+	 * api_body_room; their end. */
+	size_t (*on_body)(struct api_call *c, const void *p, size_t n);
+	void (*on_body_end)(struct api_call *c);
+	bool wants_body;	   /* it is of use to send it */
+	struct api_port_ask *port; /* in memory: of a request to a port (ports.h) */
 
 	/* A stream's or a socket's owner (now): room again, a message, the client has gone. */
 	void (*on_room)(struct api_call *c);
@@ -154,14 +172,10 @@ struct api_call {
 
 /* A request's head. is_local: through the Unix socket, by peer_uid. The call answers through sink,
  * also before this returns. head is kept until it is over; sink until then or api_call_gone. */
-struct api_client_info {
-	bool is_local;
-	uid_t peer_uid;
-	const char *address; /* for logs */
-	bool is_tls;
-};
 struct api_call *api_call_new(struct api *a, struct api_sink *sink, const struct http_head *head,
 			      const struct api_client_info *client);
+/* Is this host a port's? Then who may ask, and from where, is judged by the call. */
+bool api_host_is_port(const struct api *a, const char *host);
 /* May the body come? False: it was answered already, and what comes of it is dropped. */
 bool api_call_wants_body(const struct api_call *c);
 /* Eats bytes of the body; how many. Fewer than n: until on_body_room. */

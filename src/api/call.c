@@ -11,6 +11,7 @@
  */
 #include "api/call.h"
 #include "api/handlers.h"
+#include "api/ports.h"
 
 #include "base/clock.h"
 #include "base/fd.h"
@@ -78,6 +79,12 @@ bool api_bytes(struct api_call *c, const void *p, size_t n)
 {
 	ASSERT(c->state == API_STREAMS && c->sink);
 	return c->sink->on_bytes(c->sink, c, p, n);
+}
+
+void api_body_room(struct api_call *c)
+{
+	if (c->sink)
+		c->sink->on_body_room(c->sink, c);
 }
 
 void api_end(struct api_call *c, bool cut)
@@ -182,6 +189,8 @@ size_t api_call_body(struct api_call *c, const void *p, size_t n)
 		return n;
 	if (c->route->body == API_BODY_BYTES && c->state <= API_STREAMS)
 		return api_work_feed(c, p, n);
+	if (c->route->body == API_BODY_STREAM)
+		return c->on_body(c, p, n);
 	if (c->state != API_READS || n == 0)
 		return n;
 	if (buf_append(&c->text, p, n) < 0) {
@@ -198,13 +207,15 @@ void api_call_end_body(struct api_call *c)
 		return;
 	if (c->route->body == API_BODY_BYTES)
 		api_work_end_body(c);
+	else if (c->route->body == API_BODY_STREAM)
+		c->on_body_end(c);
 	else if (c->state == API_READS)
 		call_take_json(c);
 }
 
 bool api_call_wants_body(const struct api_call *c)
 {
-	return c->state == API_READS ||
+	return c->state == API_READS || (c->state <= API_STREAMS && c->wants_body) ||
 	       (c->state <= API_STREAMS && c->route && c->route->body == API_BODY_BYTES);
 }
 
@@ -228,9 +239,12 @@ void api_call_message(struct api_call *c, bool is_text, const void *p, size_t n)
 static int call_admit(struct api_call *c, const struct api_client_info *client, struct err *e)
 {
 	struct err why = {0};
-	int r = api_caller_find(c, client, e);
-	int found = api_route_find(c, &why);
+	int r, found;
 
+	if (api_port_is_named(c))
+		return api_port_admit(c, e);
+	r = api_caller_find(c, client, e);
+	found = api_route_find(c, &why);
 	if (found == 0 && c->route->scope == 0)
 		return 0;
 	if (r == 0 && found < 0) {
@@ -252,6 +266,7 @@ struct api_call *api_call_new(struct api *a, struct api_sink *sink, const struct
 	c->api = a;
 	c->sink = sink;
 	c->head = head;
+	c->client = client;
 	c->began_ms = ev_now(a->ev);
 	c->began_ns = clock_mono_ns();
 	c->length = API_LENGTH_UNKNOWN;
@@ -274,7 +289,7 @@ struct api_call *api_call_new(struct api *a, struct api_sink *sink, const struct
 		return c;
 	}
 	buf_init(&c->text, c->route->body_max ? c->route->body_max : API_JSON_MAX);
-	if (c->route->body == API_BODY_BYTES)
+	if (c->route->body >= API_BODY_BYTES)
 		call_run(c);
 	return c;
 }

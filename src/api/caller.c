@@ -28,30 +28,18 @@ static const char *token_of(const struct http_head *h)
 	return v + 7 + strspn(v + 7, " ");
 }
 
-static int no_key(struct err *e)
+int api_caller_none(struct err *e)
 {
 	return err_set(e, ERR_DENIED, EKEYREJECTED,
 		       "a key is needed: Authorization: Bearer TOKEN; `cove key create NAME` on "
 		       "the server's machine makes one");
 }
 
-int api_caller_find(struct api_call *c, const struct api_client_info *client, struct err *e)
+int api_caller_take(struct api_call *c, const char *token, struct err *e)
 {
-	const char *token = token_of(c->head);
 	struct api_caller *w = &c->who;
 	int r;
 
-	str_copy(w->by, sizeof(w->by), "no key");
-	if (http_head_count(c->head, "Authorization") + http_head_count(c->head, "X-API-Key") > 1)
-		return err_set(e, ERR_DENIED, EKEYREJECTED, "the request has more than one key");
-	if (!token && client->is_local &&
-	    (client->peer_uid == geteuid() || client->peer_uid == 0)) {
-		w->is_operator = true;
-		snprintf(w->by, sizeof(w->by), "uid %u", (unsigned)client->peer_uid);
-		return 0;
-	}
-	if (!token)
-		return no_key(e);
 	w->key = calloc(1, sizeof(*w->key));
 	if (!w->key)
 		return err_errno(e, ENOMEM, "look at the key");
@@ -65,6 +53,29 @@ int api_caller_find(struct api_call *c, const struct api_client_info *client, st
 	snprintf(w->by, sizeof(w->by), "key %s", w->key->name);
 	w->is_operator = key_may(w->key, KEY_ADMIN);
 	return 0;
+}
+
+bool api_caller_is_local(struct api_call *c, const struct api_client_info *client)
+{
+	struct api_caller *w = &c->who;
+
+	if (!client->is_local || (client->peer_uid != geteuid() && client->peer_uid != 0))
+		return false;
+	w->is_operator = true;
+	snprintf(w->by, sizeof(w->by), "uid %u", (unsigned)client->peer_uid);
+	return true;
+}
+
+int api_caller_find(struct api_call *c, const struct api_client_info *client, struct err *e)
+{
+	const char *token = token_of(c->head);
+
+	str_copy(c->who.by, sizeof(c->who.by), "no key");
+	if (http_head_count(c->head, "Authorization") + http_head_count(c->head, "X-API-Key") > 1)
+		return err_set(e, ERR_DENIED, EKEYREJECTED, "the request has more than one key");
+	if (!token && api_caller_is_local(c, client))
+		return 0;
+	return token ? api_caller_take(c, token, e) : api_caller_none(e);
 }
 
 void api_caller_done(struct api_caller *w)

@@ -10,9 +10,17 @@
 #include "store/key.h"
 
 #include <stdbool.h>
+#include <sys/types.h>
 
 struct api_call;
-struct api_client_info;
+
+/* The connection that it came by. */
+struct api_client_info {
+	bool is_local;
+	uid_t peer_uid;
+	const char *address; /* for logs, and for ports of boxes; "unix" where there is none */
+	bool is_tls;
+};
 
 struct api_caller {
 	bool is_operator;
@@ -22,6 +30,12 @@ struct api_caller {
 
 /* ERR_DENIED with EKEYREJECTED (401) where there is none. */
 int api_caller_find(struct api_call *c, const struct api_client_info *client, struct err *e);
+/* The same, whose key has this token; sets who. */
+int api_caller_take(struct api_call *c, const char *token, struct err *e);
+/* Is it the operator on the Unix socket? Then sets who. */
+bool api_caller_is_local(struct api_call *c, const struct api_client_info *client);
+/* What to say where a key is needed and none is there. */
+int api_caller_none(struct err *e);
 void api_caller_done(struct api_caller *w);
 /* ERR_DENIED names the scope that is missing. */
 int api_caller_may(const struct api_caller *w, unsigned scope, struct err *e);

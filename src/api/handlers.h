@@ -31,6 +31,7 @@ enum { API_LATER = 1 };
 void api_reply(struct api_call *c, int r, const struct err *e);
 void api_begin(struct api_call *c, unsigned status, const char *type);
 bool api_bytes(struct api_call *c, const void *p, size_t n);
+void api_body_room(struct api_call *c); /* more of the request's body is taken again */
 void api_end(struct api_call *c, bool cut);
 /* now, of a route with `socket`: was it asked for? Then it becomes one, or the call fails. */
 bool api_wants_socket(const struct api_call *c);
@@ -55,7 +56,7 @@ int api_failed(int r, const struct cove_error *err, struct err *e);
 
 extern const struct api_route api_box_routes[], api_exec_routes[], api_execs_routes[],
 	api_event_routes[], api_file_routes[], api_metrics_routes[], api_network_routes[],
-	api_snapshot_routes[], api_system_routes[], api_tool_routes[];
+	api_port_routes[], api_snapshot_routes[], api_system_routes[], api_tool_routes[];
 
 /* in_box.c: a box's options (also of a session), and a command. */
 extern const struct api_in_field api_box_fields[], api_command_fields[];

@@ -12,6 +12,7 @@ struct route_match {
 	struct {
 		const char *name, *p;
 		size_t name_len, n;
+		bool is_rest; /* and stays as it is */
 	} params[API_PARAMS_MAX];
 	size_t count;
 };
@@ -23,6 +24,7 @@ static void add_param(struct route_match *m, const char *name, size_t name_len, 
 	m->params[m->count].name = name;
 	m->params[m->count].name_len = name_len;
 	m->params[m->count].p = p;
+	m->params[m->count].is_rest = false;
 	m->params[m->count++].n = n;
 }
 
@@ -44,7 +46,8 @@ static bool route_matches(const char *pattern, const char *path, size_t len, str
 		if (close[-1] == '*') {
 			add_param(m, pattern + 1, (size_t)(close - pattern) - 2, path,
 				  (size_t)(end - path));
-			return path < end;
+			m->params[m->count - 1].is_rest = true;
+			return true;
 		}
 		while (path + n < end && path[n] != '/')
 			n++;
@@ -58,6 +61,12 @@ static bool route_matches(const char *pattern, const char *path, size_t len, str
 }
 
 /* Into the call's memory. */
+static int keep(struct api_call *c, const char *p, size_t n, const char **ret, struct err *e)
+{
+	*ret = api_memory_printf(&c->memory, "%.*s", (int)n, p);
+	return *ret ? 0 : err_errno(e, ENOMEM, "read the path");
+}
+
 static int decode(struct api_call *c, const char *p, size_t n, const char **ret, struct err *e)
 {
 	struct buf b;
@@ -83,7 +92,8 @@ static int take_params(struct api_call *c, const struct route_match *m, struct e
 	for (size_t i = 0; i < m->count && r == 0; i++) {
 		c->params[i].name = m->params[i].name;
 		c->params[i].name_len = m->params[i].name_len;
-		r = decode(c, m->params[i].p, m->params[i].n, &c->params[i].value, e);
+		r = (m->params[i].is_rest ? keep : decode)(c, m->params[i].p, m->params[i].n,
+							   &c->params[i].value, e);
 	}
 	c->param_count = r == 0 ? m->count : 0;
 	return r;

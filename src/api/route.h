@@ -11,8 +11,9 @@ struct cove;
 
 enum api_body {
 	API_BODY_NONE,
-	API_BODY_JSON,	/* c->body; {} where none came */
-	API_BODY_BYTES, /* work only: c->body_fd reads them */
+	API_BODY_JSON,	 /* c->body; {} where none came */
+	API_BODY_BYTES,	 /* work only: c->body_fd reads them */
+	API_BODY_STREAM, /* now only: c->on_body takes them */
 };
 enum {
 	API_JSON_MAX = 1 << 20, /* of a body, unless the route says otherwise */
@@ -24,7 +25,7 @@ enum {
 struct api_route {
 	const char *method;
 	/* "/v1/boxes/{box}/execs/{exec}": {name} is a segment that is not empty, {name*}, at the
-	 * end, all the rest, decoded. */
+	 * end, all the rest, as it was sent. */
 	const char *pattern;
 	const char *id; /* operationId in docs/api/openapi.yaml */
 	unsigned scope; /* 0: anybody, without a key */

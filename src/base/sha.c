@@ -4,6 +4,8 @@
  */
 #include "base/sha.h"
 
+#include "base/err.h"
+
 #include <string.h>
 
 /* ---- SHA-1 ---- */
@@ -210,4 +212,29 @@ void sha256_hex(const void *p, size_t n, char ret[65])
 		ret[2 * i + 1] = digits[sum[i] & 15];
 	}
 	ret[64] = 0;
+}
+
+void sha256_hmac(const void *key, size_t key_len, const void *p, size_t n,
+		 uint8_t ret[SHA256_BYTES])
+{
+	uint8_t inner[64] = {0}, outer[64];
+	struct sha s;
+
+	ASSERT(key_len <= sizeof(inner));
+	memcpy(inner, key, key_len);
+	for (size_t i = 0; i < sizeof(inner); i++) {
+		outer[i] = inner[i] ^ 0x5c;
+		inner[i] ^= 0x36;
+	}
+	sha256_init(&s);
+	sha_add(&s, inner, sizeof(inner));
+	sha_add(&s, p, n);
+	sha_end(&s, ret);
+	sha256_init(&s);
+	sha_add(&s, outer, sizeof(outer));
+	sha_add(&s, ret, SHA256_BYTES);
+	sha_end(&s, ret);
+	explicit_bzero(inner, sizeof(inner));
+	explicit_bzero(outer, sizeof(outer));
+	explicit_bzero(&s, sizeof(s));
 }

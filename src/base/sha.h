@@ -31,3 +31,6 @@ void sha_end(struct sha *s, uint8_t *ret); /* SHA1_BYTES or SHA256_BYTES of it *
 
 /* Writes 64 hex digits and a NUL. */
 void sha256_hex(const void *p, size_t n, char ret[65]);
+/* HMAC-SHA-256 (RFC 2104). The key is at most 64 bytes. */
+void sha256_hmac(const void *key, size_t key_len, const void *p, size_t n,
+		 uint8_t ret[SHA256_BYTES]);

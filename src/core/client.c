@@ -15,7 +15,7 @@ enum { CLIENT_BUCKETS = 1024 };
 struct client_entry {
 	struct core_client *client;
 	struct core_conn *conn; /* owned */
-	struct core_client_wait *waits;
+	struct core_client_wait *waits, *drains;
 	struct ev_defer begin; /* tells those that wait, from the loop */
 	struct client_entry *next;
 };
@@ -68,6 +68,8 @@ static void entry_free(struct client_entry *n)
 	*at = n->next;
 	n->client->count--;
 	ev_defer_cancel(n->client->ev, &n->begin);
+	while (n->drains)
+		core_client_await_cancel(n->drains);
 	core_conn_free(n->conn);
 	free(n);
 }
@@ -104,6 +106,24 @@ static void on_client_ready(struct core_conn *conn)
 	on_waits(&n->begin);
 }
 
+/* Those that waited until now, each once: they may wait again, and may end others. */
+static void on_client_drained(struct core_conn *conn)
+{
+	struct client_entry *n = conn->arg;
+	struct core_client_wait *now = n->drains;
+	struct err none = {0};
+
+	n->drains = NULL;
+	if (now)
+		now->at = &now;
+	while (now) {
+		struct core_client_wait *w = now;
+
+		core_client_await_cancel(w);
+		w->on_ready(w, conn, 0, &none);
+	}
+}
+
 int core_client_conn(struct core_client *c, const char *box, struct core_conn **ret, struct err *e)
 {
 	struct client_entry **at = bucket_of(c, box), *n;
@@ -128,12 +148,22 @@ int core_client_conn(struct core_client *c, const char *box, struct core_conn **
 	n->conn->arg = n;
 	n->conn->on_lost = on_lost;
 	n->conn->on_ready = on_client_ready;
+	n->conn->on_drained = on_client_drained;
 	n->begin.on_defer = on_waits;
 	n->next = *at;
 	*at = n;
 	c->count++;
 	*ret = n->conn;
 	return 0;
+}
+
+static void wait_in(struct core_client_wait **list, struct core_client_wait *w)
+{
+	w->next = *list;
+	w->at = list;
+	if (w->next)
+		w->next->at = &w->next;
+	*list = w;
 }
 
 int core_client_await(struct core_client *c, const char *box, struct core_client_wait *w,
@@ -154,14 +184,17 @@ int core_client_await(struct core_client *c, const char *box, struct core_client
 	if (r < 0)
 		return r;
 	n = conn->arg;
-	w->next = n->waits;
-	w->at = &n->waits;
-	if (w->next)
-		w->next->at = &w->next;
-	n->waits = w;
+	wait_in(&n->waits, w);
 	if (conn->ready)
 		ev_defer(c->ev, &n->begin);
 	return 0;
+}
+
+void core_client_await_drained(struct core_conn *conn, struct core_client_wait *w)
+{
+	struct client_entry *n = conn->arg;
+
+	wait_in(&n->drains, w);
 }
 
 void core_client_await_cancel(struct core_client_wait *w)

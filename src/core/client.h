@@ -30,6 +30,9 @@ struct core_client_wait {
 int core_client_await(struct core_client *c, const char *box, struct core_client_wait *w,
 		      struct err *e);
 void core_client_await_cancel(struct core_client_wait *w); /* not under way: fine */
+/* The same for all that is queued on one of the client's connections to be written. A connection
+ * that is lost drops it: its requests have an end of their own. */
+void core_client_await_drained(struct core_conn *conn, struct core_client_wait *w);
 /* How many connections there are. */
 unsigned core_client_count(const struct core_client *c);
 

@@ -47,6 +47,9 @@ static const struct setting settings[] = {
 	 "pages of this site may ask this server from a browser; repeatable"},
 	{"metrics-label", LIST, AT(metrics_labels), 0, "NAME",
 	 "/metrics shows seconds alive and of CPU for each value of this label; repeatable"},
+	{"domain", TEXT, AT(domain), 0, "NAME",
+	 "ports of boxes are <port>-<box>.NAME, which a wildcard in the DNS leads here; "
+	 "https://NAME[:PORT] where something in front does TLS"},
 	{"private", FLAG, AT(private), 0, NULL,
 	 "serve the process that started this one alone: end when stdin does"},
 	{"threads", NUMBER, AT(threads), 1000, "N", "for calls that block; default 32"},
@@ -245,6 +248,31 @@ static int take_flag(struct server_config *c, char *const **argv, bool only_file
 	return only_file ? 0 : take(c, s, value, e);
 }
 
+/* "NAME", "https://NAME", "https://NAME:PORT". */
+static int take_domain(struct server_config *c, struct err *e)
+{
+	const char *at = c->domain, *name = strstr(at, "://");
+	uint16_t port = 0;
+	struct host h;
+	bool ok = true;
+
+	if (name) {
+		ok = (size_t)(name - at) < sizeof(c->domain_scheme);
+		snprintf(c->domain_scheme, sizeof(c->domain_scheme), "%.*s", (int)(name - at), at);
+		ok = ok && (strcmp(c->domain_scheme, "http") == 0 ||
+			    strcmp(c->domain_scheme, "https") == 0);
+	}
+	if (!ok || host_parse_authority(&h, name ? name + 3 : at, &port) < 0 || h.is_address ||
+	    !strchr(h.text, '.'))
+		return err_set(e, ERR_INVALID, EINVAL,
+			       "'%.80s' is no domain: give --domain boxes.example.org, or "
+			       "https://boxes.example.org where something in front does TLS",
+			       at);
+	str_copy(c->domain_name, sizeof(c->domain_name), h.text);
+	c->domain_port = port;
+	return 0;
+}
+
 int server_config_read(struct server_config *ret, char *const *argv, struct err *e)
 {
 	struct server_config c = {.threads = THREADS,
@@ -261,6 +289,8 @@ int server_config_read(struct server_config *ret, char *const *argv, struct err 
 		r = take_flag(&c, &at, false, e);
 	if (r == 0 && !c.tls_cert != !c.tls_key)
 		r = err_set(e, ERR_INVALID, EINVAL, "tls-cert and tls-key go together");
+	if (r == 0 && c.domain)
+		r = take_domain(&c, e);
 	if (r < 0)
 		server_config_done(&c);
 	else
@@ -303,6 +333,9 @@ void server_config_options(const struct server_config *c, struct api_options *o)
 						       .disk_reserve = c->disk_reserve,
 						       .waiting_max = waiting,
 						       .min_wall = c->min_wall};
+	o->domain = c->domain ? c->domain_name : NULL;
+	o->domain_scheme = c->domain_scheme[0] ? c->domain_scheme : NULL;
+	o->domain_port = c->domain_port;
 }
 
 /* ---- who may ask ---- */

@@ -30,6 +30,9 @@ struct server_config {
 	struct config_list host_names;	   /* that clients may call it by */
 	struct config_list metrics_labels; /* of boxes, that /metrics shows apart */
 	struct config_list origins;	   /* pages that may ask: "https://example.org" */
+	char *domain; /* ports of boxes are <port>-<box>.<domain>; "NAME", "https://NAME[:PORT]" */
+	char domain_name[256], domain_scheme[8]; /* its parts; "": it has no scheme */
+	unsigned domain_port;
 	bool private; /* ends when stdin does; others may serve the same state directory */
 	uint64_t threads, connections;
 	struct core_share memory_share, disk_share; /* of the host, for all boxes together */

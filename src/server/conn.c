@@ -80,7 +80,10 @@ void conn_go_soon(struct server_conn *c)
 static void write_head(struct server_conn *c, struct api_call *call, enum http_framing framing,
 		       uint64_t length)
 {
-	struct http_field fields[API_FIELDS_MAX + 2];
+	const struct http_head *own = call->answer;
+	const struct http_field *given = own ? own->fields : call->fields;
+	size_t count = own ? own->field_count : call->field_count;
+	struct http_field fields[SERVER_FIELDS_MAX + 2];
 	struct http_response r = {.status = call->status,
 				  .framing = framing,
 				  .length = length,
@@ -88,11 +91,12 @@ static void write_head(struct server_conn *c, struct api_call *call, enum http_f
 				  .fields = fields};
 
 	fields[r.field_count++] = (struct http_field){"X-Request-Id", call->id};
-	if (framing != HTTP_NO_BODY)
+	if (framing != HTTP_NO_BODY && !own)
 		fields[r.field_count++] = (struct http_field){
 			"Content-Type", call->type ? call->type : "application/json"};
-	for (size_t i = 0; i < call->field_count; i++)
-		fields[r.field_count++] = call->fields[i];
+	ASSERT(count <= SERVER_FIELDS_MAX);
+	for (size_t i = 0; i < count; i++)
+		fields[r.field_count++] = given[i];
 	c->begun = true;
 	c->left = framing == HTTP_LENGTH ? length : UINT64_MAX;
 	if (http_response_write(&c->out, &c->head, &r, &c->sent) < 0)
@@ -119,9 +123,14 @@ static void on_begin(struct api_sink *s, struct api_call *call)
 {
 	struct server_conn *c = conn_of(s);
 	bool known = call->length != API_LENGTH_UNKNOWN;
+	enum http_framing framing = call->status == 101 ? HTTP_SWITCHED
+				    : known		? HTTP_LENGTH
+							: HTTP_CHUNKED;
 
 	c->call = call;
-	write_head(c, call, known ? HTTP_LENGTH : HTTP_CHUNKED, known ? call->length : 0);
+	write_head(c, call, framing, known ? call->length : 0);
+	if (framing == HTTP_SWITCHED)
+		c->state = REQUEST_RAW;
 	conn_set_timer(c, SERVER_STALL_MS);
 	conn_go_soon(c);
 }
@@ -152,7 +161,7 @@ static void on_end(struct api_sink *s, struct api_call *call, bool cut)
 
 	c->over = true;
 	/* What broke off must not look whole. */
-	if (cut || is_short)
+	if (cut || is_short || c->state == REQUEST_RAW)
 		c->sent.close = true;
 	else if (c->sent.framing == HTTP_CHUNKED &&
 		 http_body_write_end(HTTP_CHUNKED, NULL, &c->out) < 0)
@@ -165,9 +174,24 @@ static void on_cut(struct api_sink *s, struct api_call *call)
 	conn_kill(conn_of(s));
 }
 
+/* Not before the API takes the body, nor once some of it or an answer is there. */
+static void write_continue(struct server_conn *c)
+{
+	if (!c->continues || !api_call_wants_body(c->call))
+		return;
+	c->continues = false;
+	if (buf_len(&c->in) == 0 && !c->begun && http_continue_write(&c->out) < 0)
+		conn_kill(c);
+}
+
 static void on_body_room(struct api_sink *s, struct api_call *call)
 {
-	conn_go_soon(conn_of(s));
+	struct server_conn *c = conn_of(s);
+
+	/* In the middle of api_call_new there is no call yet. */
+	if (c->call)
+		write_continue(c);
+	conn_go_soon(c);
 }
 
 /* The head could not be read. */
@@ -202,7 +226,7 @@ static int check_site(struct server_conn *c, struct err *e)
 
 	if (r < 0)
 		return r;
-	if (c->client.is_local)
+	if (c->client.is_local || api_host_is_port(c->server->api, target.host))
 		return 0;
 	if (!server_config_has_host(c->server->config, target.host))
 		return err_set(e, ERR_DENIED, 421,
@@ -246,12 +270,23 @@ static bool step_head(struct server_conn *c)
 		conn_kill(c);
 		return false;
 	}
+	c->continues = c->state == REQUEST_BODY && http_expects_continue(&c->head);
 	if (c->state == REQUEST_WAIT)
 		api_call_end_body(c->call);
-	else if (http_expects_continue(&c->head) && api_call_wants_body(c->call) &&
-		 buf_len(&c->in) == 0 && !c->begun && http_continue_write(&c->out) < 0)
-		conn_kill(c);
+	else
+		write_continue(c);
 	return true;
+}
+
+/* Bytes of another protocol, as they come. */
+static bool step_raw(struct server_conn *c)
+{
+	size_t taken = 0;
+
+	if (buf_len(&c->in) > 0)
+		taken = api_call_body(c->call, buf_data(&c->in), buf_len(&c->in));
+	buf_consume(&c->in, taken);
+	return taken > 0;
 }
 
 static void end_body(struct server_conn *c)
@@ -344,6 +379,8 @@ static bool conn_step(struct server_conn *c)
 	case REQUEST_SOCKET:
 		conn_socket_read(c);
 		return false;
+	case REQUEST_RAW:
+		return step_raw(c);
 	case REQUEST_LINGER:
 		return step_linger(c);
 	case REQUEST_WAIT:
@@ -384,7 +421,7 @@ static bool conn_write(struct server_conn *c)
 static void conn_want(struct server_conn *c)
 {
 	bool in = !c->in_ended && c->data_len == 0 && buf_len(&c->in) < SERVER_IN_MAX;
-	bool awaited = c->state == REQUEST_BODY || buf_len(&c->out) > 0 ||
+	bool awaited = (c->state == REQUEST_BODY && c->data_len == 0) || buf_len(&c->out) > 0 ||
 		       c->state == REQUEST_LINGER || c->state == REQUEST_HEAD;
 
 	channel_want(c->ch, (in ? CHANNEL_IN : 0u) | (buf_len(&c->out) > 0 ? CHANNEL_OUT : 0u));

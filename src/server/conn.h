@@ -4,6 +4,7 @@
  *	HEAD --> BODY --> WAIT --> HEAD ...
  *	  |	  |	   |
  *	  |	  +--------+--> SOCKET (conn_socket.c)
+ *	  |		   +--> RAW: bytes of a protocol that the API passes on
  *	  +--> LINGER: all is written, what still comes is dropped, for a moment
  *
  * A request is read only when the one before it was answered. Its bytes are handed on where they
@@ -15,7 +16,14 @@
 #include "http/ws_end.h"
 #include "server/server.h"
 
-enum request_state { REQUEST_HEAD, REQUEST_BODY, REQUEST_WAIT, REQUEST_SOCKET, REQUEST_LINGER };
+enum request_state {
+	REQUEST_HEAD,
+	REQUEST_BODY,
+	REQUEST_WAIT,
+	REQUEST_SOCKET,
+	REQUEST_RAW,
+	REQUEST_LINGER
+};
 
 struct server_conn {
 	struct server *server;
@@ -35,6 +43,7 @@ struct server_conn {
 	uint64_t left;	  /* of an answer of known length */
 	bool begun, over; /* the answer: its head is written; all of it is */
 	bool waits;	  /* the API waits for on_room */
+	bool continues;	  /* the client waits for 100 (Continue) */
 	bool in_ended;	  /* the client sends nothing more */
 	bool busy;	  /* in conn_go: others leave the work to it */
 	bool dead;	  /* to be freed */

@@ -72,6 +72,8 @@ static void serve(struct server_listener *l, int fd, const struct sockaddr_stora
 	if (l->is_unix)
 		client.peer_uid = peer.uid;
 	peer_text(fd, from, address);
+	/* A client that is gone without a word is found out some day, however quiet it was. */
+	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &(int){1}, sizeof(int));
 	if (channel_tcp_take(&ch, l->server->ev, fd) < 0)
 		return;
 	if (client.is_tls)
@@ -451,6 +453,17 @@ const char *server_listener_url(const struct server *s, size_t i)
 			     : "http://",
 		 AT_MAX - 1, l->url);
 	return url;
+}
+
+unsigned server_listener_port(const struct server *s)
+{
+	uint64_t port = 0;
+
+	for (size_t i = 0; i < s->listener_count && port == 0; i++)
+		if (!s->listeners[i]->is_unix && strrchr(s->listeners[i]->url, ':'))
+			(void)str_parse_u64(strrchr(s->listeners[i]->url, ':') + 1, UINT16_MAX,
+					    &port);
+	return (unsigned)port;
 }
 
 void server_listen_end(struct server *s)

@@ -166,7 +166,11 @@ static int begin(struct server *s, int *ret_lock_fd, struct err *e)
 	s->tls = s->setup->tls;
 	if (r == 0 && !c->private)
 		r = lock_home(s, ret_lock_fd, e);
-	return r < 0 ? r : server_listen_change(s, c, true, e);
+	if (r == 0)
+		r = server_listen_change(s, c, true, e);
+	if (r == 0)
+		server_setup_ports(s);
+	return r;
 }
 
 static int serve(struct server *s, struct err *e)

@@ -71,6 +71,8 @@ int server_listen_change(struct server *s, const struct server_config *c, bool t
 void server_listen_end(struct server *s);
 /* Where a listener is: "http://127.0.0.1:7070", "unix:/run/..."; NULL after the last. */
 const char *server_listener_url(const struct server *s, size_t i);
+/* The first TCP port; 0: there is none, or systemd has it. */
+unsigned server_listener_port(const struct server *s);
 /* A connection has ended, so there is room for another. */
 void server_listen_again(struct server *s);
 
@@ -79,6 +81,8 @@ void server_listen_again(struct server *s);
 /* Reads the flags and their file again, with the certificate; 0 and all of it holds, or nothing has
  * changed. */
 int server_setup_load(struct server *s, struct err *e);
+/* Once it listens: what the API says of addresses. */
+void server_setup_ports(struct server *s);
 void server_setup_free(struct server *s);
 
 /* ---- ready.c ---- */

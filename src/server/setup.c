@@ -31,6 +31,14 @@ void server_setup_free(struct server *s)
 	s->tls = NULL;
 }
 
+void server_setup_ports(struct server *s)
+{
+	struct api_options *o = &s->api->options;
+
+	if (o->domain && !o->domain_scheme && o->domain_port == 0)
+		o->domain_port = server_listener_port(s);
+}
+
 static void put_in_place(struct server *s, struct server_setup *u)
 {
 	struct api_options options = {0};
@@ -41,6 +49,7 @@ static void put_in_place(struct server *s, struct server_setup *u)
 	s->setup = u;
 	s->config = &u->config;
 	s->tls = u->tls;
+	server_setup_ports(s);
 	if (s->conn_count > 0 || s->api->calls)
 		return;
 	setup_free(u->before);
