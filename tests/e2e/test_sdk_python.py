@@ -3,6 +3,7 @@ servers."""
 import asyncio
 import contextlib
 import hashlib
+import http.client
 import io
 import os
 import pathlib
@@ -763,6 +764,58 @@ def test_threads(sb):
     assert not failed
 
 
+PORT_PROGRAM = """
+import http.server
+class H(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.send_response(404 if "missing" in self.path else 200)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(f'["{self.command}", "{self.path}", "{self.headers.get("X-A")}", {len(data)}]'.encode())
+    do_POST = do_PUT = do_HEAD = do_GET
+http.server.ThreadingHTTPServer(("127.0.0.1", 8000), H).serve_forever()
+"""
+
+
+def test_ports(sb):
+    sb.spawn(["python3", "-c", PORT_PROGRAM])
+    wait_until(sb.ports, "the program")
+    assert [(p.port, p.address, p.program) for p in sb.ports()] == [(8000, "127.0.0.1", "python3")]
+    got = sb.fetch(8000, "/a b?c=é&d=1%20#e", headers={"X-A": "b"})
+    assert got.ok and got.json() == ["GET", "/a%20b?c=%C3%A9&d=1%20%23e", "b", 0]
+    assert sb.fetch(8000, method="PUT", body=b"x" * 3_000_000).json()[3] == 3_000_000
+    assert sb.fetch(8000, json={"a": 1}).json() == ["POST", "/", "None", 8]
+    missing = sb.fetch(8000, "/missing")
+    assert (missing.status, missing.ok, missing.headers["cove-port"]) == (404, False, "8000") and missing.text
+    assert sb.fetch(8000, method="HEAD").body == b""
+    with pytest.raises(sdk.ProtocolError):
+        sb.fetch(8001)
+    with pytest.raises(sdk.Unsupported):  # of a server without names for ports
+        sb.url(8000)
+    for wrong in ({"path": "x"}, {"headers": {"authorization": "x"}}, {"headers": {"X-A": "a\r\nB: c"}}):
+        with pytest.raises(ValueError):
+            sb.fetch(8000, **wrong)
+
+
+def test_links_to_ports(serve, options):
+    server = serve("--domain", "boxes.example.org", "--listen", "127.0.0.1:0")
+    with server.client() as client, sdk.Sandbox(client=client, **options) as sb:
+        sb.spawn(["python3", "-c", PORT_PROGRAM])
+        wait_until(sb.ports, "the program")
+        port = int(server.urls[0].rsplit(":", 1)[1])
+        host = f"8000-{sb.name}.boxes.example.org:{port}"
+        link = sb.link(8000, expires=60)
+        assert sb.get_host(8000) == link.host == host and 0 < link.expires - time.time() <= 60
+        assert link.token in link.link and link.token not in repr(link)
+        address = sb.url(8000)
+        for path, status in ((address.split(host, 1)[1], 200), ("/", 401)):
+            c = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+            c.request("GET", path, headers={"Host": host})
+            assert c.getresponse().status == status
+            c.close()
+
+
 def test_asyncio(server, cove, options, tmp):
     async def work():
         host = f"unix:{server.path}"
@@ -781,6 +834,10 @@ def test_asyncio(server, cove, options, tmp):
             await sb.files.upload(source, "/tmp/big")
             assert await sb.files.download("/tmp/big", sink) == 20_000_001
             assert source.digest.digest() == sink.digest.digest()
+            await sb.spawn(["python3", "-c", PORT_PROGRAM])
+            while not (ports := await sb.ports()):
+                await asyncio.sleep(0.05)
+            assert [p.port for p in ports] == [8000] and (await sb.fetch(8000, "/x")).json()[1] == "/x"
             (tmp / "d").mkdir(exist_ok=True)
             (tmp / "d/f").write_text("f")
             await sb.files.put_dir(tmp / "d", "/tmp/d")

@@ -8,13 +8,14 @@ from ._sync import Client, Files, Process, Sandbox
 from .errors import (CommandFailed, Conflict, ConnectionFailed, ConnectionLost, CoveError, Damaged, Denied, Exists,
                      Full, InternalError, Interrupted, Invalid, LimitReached, MethodNotAllowed, NotFound,
                      ProtocolError, Timeout, TooLarge, Unauthorized, Unsupported)
-from .types import (BoxInfo, BoxOptions, Denial, ExecInfo, ExecResult, FileInfo, Output, Rollback, SessionOptions,
-                    Snapshot)
+from .types import (BoxInfo, BoxOptions, Denial, ExecInfo, ExecResult, FileInfo, Output, Port, PortLink, PortResponse,
+                    Rollback, SessionOptions, Snapshot)
 
 __all__ = [
     "AsyncClient", "AsyncFiles", "AsyncProcess", "AsyncSandbox", "BoxInfo", "BoxOptions", "Client", "CommandFailed",
     "Conflict", "ConnectionFailed", "ConnectionLost", "CoveError", "Damaged", "Denial", "Denied", "ExecInfo",
     "ExecResult", "Exists", "FileInfo", "Files", "Full", "InternalError", "Interrupted", "Invalid", "LimitReached",
-    "MethodNotAllowed", "NotFound", "Output", "Process", "ProtocolError", "Rollback", "Sandbox", "SessionOptions",
-    "Snapshot", "Timeout", "TooLarge", "Unauthorized", "Unsupported", "__version__", "session_name",
+    "MethodNotAllowed", "NotFound", "Output", "Port", "PortLink", "PortResponse", "Process", "ProtocolError",
+    "Rollback", "Sandbox", "SessionOptions", "Snapshot", "Timeout", "TooLarge", "Unauthorized", "Unsupported",
+    "__version__", "session_name",
 ]

@@ -6,13 +6,14 @@ import os
 import re
 import shlex
 from typing import TYPE_CHECKING, Any, AsyncIterator, Dict, Generator, List, Mapping, Optional, Sequence, Tuple, Union
+from urllib.parse import quote
 
 from ._client import AsyncClient, segment, shared_client, token
 from ._files import AsyncFiles
 from ._process import AsyncProcess, OnText, command_fields, execute, parse_event
 from .errors import CommandFailed, Conflict, ConnectionLost, Exists, NotFound
-from .types import (BoxInfo, BoxOptions, Command, ExecInfo, ExecResult, Json, Rollback, Seconds, SessionOptions,
-                    Snapshot, box_fields, time_field)
+from .types import (BoxInfo, BoxOptions, Command, ExecInfo, ExecResult, Json, Port, PortLink, PortResponse, Rollback,
+                    Seconds, SessionOptions, Snapshot, box_fields, time_field)
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 OPEN_TRIES = 8
 SESSION_ID_MAX = 1024
 SHELL = "default"
+PATH_SAFE = "/%?&=:;,@!$'()*+~|"
+NOT_PASSED = {"authorization", "x-api-key", "cookie", "host", "connection", "content-length", "transfer-encoding"}
 
 
 def session_name(session: str, prefix: Optional[str] = None) -> str:
@@ -212,6 +215,44 @@ class AsyncSandbox:
                 tries += 1
                 if tries > 2:
                     raise
+
+    # ---- ports ----
+
+    async def ports(self) -> List[Port]:
+        """What listens in the box."""
+        return [Port.from_json(row) for row in (await self.client.json("GET", f"{self._path}/ports"))["ports"]]
+
+    async def fetch(self, port: int, path: str = "/", *, method: Optional[str] = None,
+                    body: Union[None, str, bytes] = None, json: object = None,
+                    headers: Optional[Mapping[str, str]] = None) -> PortResponse:
+        """Asks a program that listens in the box. ``path`` may have a query. Any status is an answer; raises where
+        there is none, as where nothing listens. method: GET, or POST where there is a body."""
+        if not path.startswith("/"):
+            raise ValueError("the path of a request begins with '/'")
+        if kept := [name for name in headers or () if name.lower() in NOT_PASSED]:
+            raise ValueError(f"{kept[0]} does not reach a program in a box this way")
+        data = body.encode("utf-8") if isinstance(body, str) else body
+        way = method or ("GET" if data is None and json is None else "POST")
+        incoming = await self.client.open(way, f"{self._path}/ports/{int(port)}{quote(path, safe=PATH_SAFE)}",
+                                          body=data, json=json, fields=headers, is_port=True)
+        if way == "HEAD":
+            incoming.close()
+        content = b"" if way == "HEAD" else await incoming.read()
+        return PortResponse(incoming.head.status, dict(incoming.head.fields), content)
+
+    async def link(self, port: int, *, expires: Optional[Seconds] = None) -> PortLink:
+        """A way to a port for who has no key, by its own name, for an hour unless ``expires`` says how many seconds.
+        The server must give ports names (``cove serve --domain``)."""
+        fields = {"port": int(port), **({} if expires is None else {"for": time_field("expires", expires)})}
+        return PortLink.from_json(await self.client.json("POST", f"{self._path}/port-links", json=fields))
+
+    async def url(self, port: int, *, expires: Optional[Seconds] = None) -> str:
+        """The address of a port for a browser, or for anybody who has it, until it expires; see link()."""
+        return (await self.link(port, expires=expires)).link
+
+    async def get_host(self, port: int) -> str:
+        """The name of a port, "8000-box.example.org"; who asks there brings a key, unless the port is public."""
+        return (await self.link(port)).host
 
     # ---- commands ----
 

@@ -10,7 +10,8 @@ from ._client import AsyncClient, shared_client
 from ._files import AsyncFiles, PathLike
 from ._net import SyncNet, drive, iterate
 from ._process import AsyncProcess, OnText
-from .types import (BoxInfo, Command, ExecInfo, ExecResult, FileInfo, Json, Output, Rollback, Seconds, Snapshot)
+from .types import (BoxInfo, Command, ExecInfo, ExecResult, FileInfo, Json, Output, Port, PortLink, PortResponse,
+                    Rollback, Seconds, Snapshot)
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -308,6 +309,31 @@ class Sandbox:
         """What happened to the box, oldest first, as objects with "seq", "event" and more; with ``follow`` also what
         happens from now on, until the box ends. ``after``: the seq that was seen last."""
         return iterate(self._core.history(follow=follow, after=after))
+
+    # ---- ports ----
+
+    def ports(self) -> List[Port]:
+        """What listens in the box."""
+        return drive(self._core.ports())
+
+    def fetch(self, port: int, path: str = "/", *, method: Optional[str] = None, body: Union[None, str, bytes] = None,
+              json: object = None, headers: Optional[Mapping[str, str]] = None) -> PortResponse:
+        """Asks a program that listens in the box. ``path`` may have a query. Any status is an answer; raises where
+        there is none, as where nothing listens. method: GET, or POST where there is a body."""
+        return drive(self._core.fetch(port, path, method=method, body=body, json=json, headers=headers))
+
+    def link(self, port: int, *, expires: Optional[Seconds] = None) -> PortLink:
+        """A way to a port for who has no key, by its own name, for an hour unless ``expires`` says how many seconds.
+        The server must give ports names (``cove serve --domain``)."""
+        return drive(self._core.link(port, expires=expires))
+
+    def url(self, port: int, *, expires: Optional[Seconds] = None) -> str:
+        """The address of a port for a browser, or for anybody who has it, until it expires; see link()."""
+        return drive(self._core.url(port, expires=expires))
+
+    def get_host(self, port: int) -> str:
+        """The name of a port, "8000-box.example.org"; who asks there brings a key, unless the port is public."""
+        return drive(self._core.get_host(port))
 
     # ---- commands ----
 

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import base64
+import json as jsonlib
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, Optional, Sequence, TypedDict, Union
 
@@ -185,6 +186,58 @@ class ExecInfo:
     def from_json(cls, o: Json) -> ExecInfo:
         return cls(o["exec_id"], o.get("command") or "", o.get("state") or "", o.get("exit_code"),
                    bool(o.get("background")), o.get("shell"), o)
+
+
+@dataclass(frozen=True)
+class Port:
+    """Something that listens in a box."""
+
+    port: int
+    address: str
+    program: str
+    pid: int
+    raw: Json = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def from_json(cls, o: Json) -> Port:
+        return cls(o["port"], o["address"], o["program"], o["pid"], o)
+
+
+@dataclass(frozen=True)
+class PortLink:
+    """A way to one port of a box that needs no key. ``link`` is all of it, for a browser; others may bring ``token`` as
+    the query's ``cove_token`` to any path of ``url``. ``expires`` is seconds of the clock."""
+
+    host: str
+    url: str
+    link: str = field(repr=False)
+    token: str = field(repr=False)
+    expires: float
+    raw: Json = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def from_json(cls, o: Json) -> PortLink:
+        return cls(o["host"], o["url"], o["link"], o["token"], o["expires_ms"] / 1000, o)
+
+
+@dataclass(frozen=True)
+class PortResponse:
+    """What a program in a box answered, whatever its status. Names of headers are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def ok(self) -> bool:
+        return self.status < 400
+
+    @property
+    def text(self) -> str:
+        return self.body.decode("utf-8", "replace")
+
+    def json(self) -> Any:
+        return jsonlib.loads(self.body)
 
 
 @dataclass(frozen=True)
