@@ -228,6 +228,31 @@ int cgroup_make(const char *box, const struct cgroup_limits *limits, uid_t owner
 	return r;
 }
 
+int cgroup_change(const struct cgroup *cg, const struct cgroup_limits *was,
+		  const struct cgroup_limits *now, enum cgroup_part *ret_part)
+{
+	const struct {
+		enum cgroup_part part;
+		bool differs;
+	} parts[] = {
+		{CGROUP_MEMORY, was->mem_bytes != now->mem_bytes},
+		{CGROUP_CPU, was->cpu_milli != now->cpu_milli},
+		{CGROUP_PIDS, was->pids != now->pids},
+	};
+	int r = 0;
+
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]) && r == 0; i++) {
+		enum cgroup_part part = parts[i].part;
+
+		ASSERT(limit_is_set(was, part) == limit_is_set(now, part));
+		if (!parts[i].differs || !(cg->limits & 1u << part))
+			continue;
+		r = cg->kind[part]->change(cg, now, part);
+		*ret_part = part;
+	}
+	return r;
+}
+
 int cgroup_freeze(const struct cgroup *cg, bool on, struct err *e)
 {
 	int r;

@@ -87,11 +87,21 @@ struct cgroup {
 int cgroup_make(const char *box, const struct cgroup_limits *limits, uid_t owner_uid,
 		gid_t owner_gid, struct cgroup *ret, struct err *e);
 
+/* Other limits for a box that was made with `was`: of memory, processors and processes, where both
+ * have one. The first part whose new limit cannot be set is *ret_part; what did not hold before is
+ * left as it is. 0 or -errno. */
+int cgroup_change(const struct cgroup *cg, const struct cgroup_limits *was,
+		  const struct cgroup_limits *now, enum cgroup_part *ret_part);
+
 /* No groups at all, for that reason. */
 void cgroup_none(struct cgroup *ret, const char *why);
 
 /* Removes the groups of a box and all below, killing what is left. Missing is success. */
 int cgroup_remove(const char *box, struct err *e);
+
+/* The same of a box in which nothing runs, and which may have another name by now: its groups, and
+ * those of its helpers. Kills nothing; -EBUSY where somebody is in there. */
+int cgroup_remove_empty(const char *box);
 
 /* The same for the box that it was made for, by a process that ends next: cg stays open. */
 int cgroup_end(struct cgroup *cg, const char *box, struct err *e);

@@ -69,6 +69,10 @@ struct cgroup_kind {
 	/* Removes the groups that a box's has from birth, where they are empty. */
 	void (*remove_below)(const struct layout *l, enum layout_tree t, const char *box);
 
+	/* Another limit of a part (not I/O) whose limit holds. */
+	int (*change)(const struct cgroup *cg, const struct cgroup_limits *lim,
+		      enum cgroup_part part);
+
 	/* The numbers of the box's group: processor time; of a part what costs little to ask, and
 	 * the rest. */
 	void (*read_time)(const struct cgroup *cg, struct cgroup_stats *s);

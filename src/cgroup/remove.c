@@ -68,6 +68,37 @@ int cgroup_remove(const char *box, struct err *e)
 	return r;
 }
 
+/* On v2 also below; elsewhere init is in the group itself for as long as the box runs. */
+static bool is_populated(const struct layout *l, enum layout_tree t, const char *box)
+{
+	autoclose int base = layout_open(l, t, false);
+	autoclose int fd = base < 0 ? base : group_open(base, box);
+	char text[KNOB_TEXT_MAX];
+
+	if (fd < 0)
+		return false;
+	if (t == LAYOUT_V2)
+		return knob_get(fd, "cgroup.events", text, sizeof(text)) < 0 ||
+		       knob_field(text, "populated") > 0;
+	return knob_get(fd, "tasks", text, sizeof(text)) < 0 || text[0];
+}
+
+int cgroup_remove_empty(const char *box)
+{
+	struct layout l;
+
+	layout_find(&l);
+	for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++)
+		if (layout_has(&l, order[i]) && !layout_is_repeat(&l, order[i]) &&
+		    is_populated(&l, order[i], box))
+			return -EBUSY;
+	for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++)
+		if (layout_has(&l, order[i]) && !layout_is_repeat(&l, order[i]))
+			(void)remove_quickly(&l, order[i], box);
+	helper_remove_left(&l, box);
+	return 0;
+}
+
 struct each {
 	void (*on_box)(const char *box, void *arg);
 	void *arg;

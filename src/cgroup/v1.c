@@ -168,6 +168,21 @@ static int make_work(const struct cgroup_want *w, enum cgroup_part part, struct 
 	return 0;
 }
 
+static int v1_change(const struct cgroup *cg, const struct cgroup_limits *lim,
+		     enum cgroup_part part)
+{
+	int fd = cg->v1_fd[part], work = cg->v1_work_fd[part];
+	int r = limit_part(NULL, lim, part, fd, false);
+
+	if (r < 0 || part != CGROUP_MEMORY)
+		return r;
+	if (work >= 0)
+		r = limit_bytes(work, lim->mem_bytes);
+	if (r == 0 && !cg->tcp_uncounted)
+		r = knob_set_max(fd, CGROUP_TCP_LIMIT, tcp_of_memory(lim->mem_bytes));
+	return r;
+}
+
 void v1_limit(const struct layout *l, const struct cgroup_want *w, enum cgroup_part part,
 	      struct cgroup *cg)
 {
@@ -377,6 +392,7 @@ const struct cgroup_kind cgroup_v1 = {
 	.join_file = "tasks",
 	.not_users = "cgroup v1 is not for ordinary users; run as root, or " CGROUP_REMEDY_V2,
 	.on_boxes_made = v1_boxes_made,
+	.change = v1_change,
 	.kill = v1_kill,
 	.freeze = v1_freeze,
 	.remove_below = v1_remove_below,

@@ -192,6 +192,12 @@ static int limit_part(const struct layout *l, const struct cgroup_limits *lim,
 	}
 }
 
+static int v2_change(const struct cgroup *cg, const struct cgroup_limits *lim,
+		     enum cgroup_part part)
+{
+	return limit_part(NULL, lim, part, cg);
+}
+
 void v2_limit(const struct layout *l, const struct cgroup_want *w, unsigned mask, struct cgroup *cg)
 {
 	int r = v2_hand_to_boxes(l, mask);
@@ -363,6 +369,7 @@ static int v2_open_exit(const struct layout *l, int boxes_fd)
 
 const struct cgroup_kind cgroup_v2 = {
 	.magic = 0x63677270,
+	.change = v2_change,
 	.kill = v2_kill,
 	.freeze = v2_freeze,
 	.remove_below = v2_remove_below,

@@ -72,6 +72,11 @@ uint64_t ev_now(const struct ev *ev)
 	return ev->now_ms;
 }
 
+void ev_look(struct ev *ev)
+{
+	ev->now_ms = ev->clock(ev->clock_arg);
+}
+
 int ev_fd(const struct ev *ev)
 {
 	return ev->epoll_fd;

@@ -66,6 +66,8 @@ void ev_quit(struct ev *ev);
 /* The only clock: milliseconds, refreshed once per turn. Tests may set it. A timer runs when it is
  * due and the descriptors have been looked at since. */
 uint64_t ev_now(const struct ev *ev);
+/* Refreshes it, where something was waited for outside of the loop. */
+void ev_look(struct ev *ev);
 
 /* Readable while a watched descriptor is ready, so that another loop can wait for this one. It says
  * nothing of timers and deferred calls. */

@@ -8,7 +8,9 @@
 #include <stdio.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 const struct guest_device guest_devices[GUEST_DEVICES] = {
 	{"null", 0x103},   {"zero", 0x105},    {"full", 0x107},
@@ -136,6 +138,19 @@ int guest_dev_make(struct guest *g, const struct guest_dev *d)
 	if (r == 0)
 		r = put_shells();
 	return r;
+}
+
+int guest_dev_resize(struct guest *g, uint64_t mem_bytes)
+{
+	enum { SET_STRING = 1, RECONFIGURE = 7, PICK_CLOEXEC = 1, PICK_NOFOLLOW = 2 };
+	char size[24];
+	autoclose int fd = (int)syscall(SYS_fspick, g->dev, "shm", PICK_CLOEXEC | PICK_NOFOLLOW);
+
+	snprintf(size, sizeof(size), "%llu", (unsigned long long)mem_bytes / 2);
+	return fd < 0 || syscall(SYS_fsconfig, fd, SET_STRING, "size", size, 0) < 0 ||
+			       syscall(SYS_fsconfig, fd, RECONFIGURE, NULL, NULL, 0) < 0
+		       ? -errno
+		       : 0;
 }
 
 int guest_dev_show(struct guest *g)

@@ -103,6 +103,14 @@ int guest_put_file(struct guest *g, const char *path, const char *text)
 	return r;
 }
 
+int guest_change_file(struct guest *g, const char *path, const char *text)
+{
+	autoclose int fd = openat(g->scratch, strrchr(path, '/') + 1,
+				  O_WRONLY | O_TRUNC | O_NOFOLLOW | O_CLOEXEC);
+
+	return fd < 0 ? -errno : fd_write_full(fd, text, strlen(text));
+}
+
 int guest_put_secret(struct guest *g, int number, const struct guest_secret *s)
 {
 	autoclose int fd = -1, copy = -1;

@@ -70,6 +70,8 @@ struct guest_dev {
 /* The nodes, links, pts, shm and the shells' directory. */
 int guest_dev_make(struct guest *g, const struct guest_dev *d);
 int guest_dev_show(struct guest *g); /* at /dev */
+/* Another size of its shm, as of a box with that memory. */
+int guest_dev_resize(struct guest *g, uint64_t mem_bytes);
 
 /* Also the covers, where the caller may add files of its own until they are held. */
 int guest_proc_make(struct guest *g);
@@ -91,6 +93,8 @@ int guest_attach(struct guest *g, int mount, const char *path, bool is_dir);
 /* A small file over the image's own. A link there that leads nowhere is removed: an image's
  * resolv.conf is often one to what a service would have made. */
 int guest_put_file(struct guest *g, const char *path, const char *text);
+/* Another content for one of those, while the scratch is there. */
+int guest_change_file(struct guest *g, const char *path, const char *text);
 
 /* A file in the box's memory, read-only; number tells several apart. Its place is made where it is
  * missing. */

@@ -22,7 +22,7 @@ const struct wall_info wall_native_info = {
 	.name = "native",
 	.flags = WALL_SHARED_KERNEL | WALL_ROOT_INSIDE | WALL_GROUPED | WALL_EXEC_GROUPS |
 		 WALL_PROC_FILES | WALL_HOST_MOUNTS | WALL_FREEZE | WALL_MEASURE | WALL_TRACING |
-		 WALL_CTL,
+		 WALL_CTL | WALL_PREMADE,
 	.strength = 10,
 	.holds = "namespaces on the host's kernel",
 };

@@ -22,6 +22,7 @@ enum wall_flag {
 	WALL_MEASURE = 1 << 7,	     /* what a box uses is known */
 	WALL_TRACING = 1 << 8,	     /* the box's filter holds what a tracer makes of a call, too */
 	WALL_CTL = 1 << 9,	     /* a box may be given cove-ctl */
+	WALL_PREMADE = 1 << 10,	     /* a box can be made ahead: park, resume */
 };
 
 struct wall_info {

@@ -7,6 +7,13 @@
  *		comes up by itself (the keeper does its own work meanwhile)
  *	await	waits until init runs
  *
+ * One that is made ahead (WALL_PREMADE) waits between: what is its owner's is not in it yet, and
+ * nothing of the image has run.
+ *
+ *	park	after finish: waits until all is done that can be
+ *	resume	says what the rest is: the name, the limits and init's arguments of that
+ *		configuration, which differs in nothing else
+ *
  * abort, at any point between, ends all of it and leaves nothing: no process, no mount. A failed
  * begin, finish or await needs it as well. An error names the step and, where there is one, the
  * remedy.
@@ -106,6 +113,7 @@ struct wall_config {
 	size_t mount_count;
 	const struct wall_secret *secrets; /* WALL_HOST_MOUNTS */
 	size_t secret_count;
+	bool parks;  /* WALL_PREMADE: it waits for resume, which is to come */
 	int init_fd; /* sealed memfd with cove-init */
 	/* Above 0: cove-ctl's program, which the box gets a copy of, read-only, at GUEST_CTL_DIR.
 	 * The descriptor itself stays outside. */
@@ -140,6 +148,9 @@ struct wall_ops {
 	const struct wall_info *info;
 	int (*begin)(const struct wall_config *c, struct wall_box *b, struct err *e);
 	int (*finish)(struct wall_box *b, struct err *e);
+	/* WALL_PREMADE; the new configuration is borrowed as the first is, which is so still. */
+	int (*park)(struct wall_box *b, struct err *e);
+	int (*resume)(struct wall_box *b, const struct wall_config *c, struct err *e);
 	int (*await)(struct wall_box *b, struct err *e);
 	/* Harmless for a box that was never begun, and twice. */
 	void (*abort)(struct wall_box *b);

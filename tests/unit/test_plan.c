@@ -2,10 +2,10 @@
 #include "wall/native/plan.h"
 
 #include "base/fd.h"
+#include "base/pass.h"
 #include "guest/mount.h"
 #include "tap.h"
 #include "wall/native/hold.h"
-#include "wall/native/pass.h"
 
 #include <errno.h>
 #include <fcntl.h>

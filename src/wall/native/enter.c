@@ -17,6 +17,7 @@
 #include "wall/native/enter.h"
 
 #include "base/fd.h"
+#include "base/pass.h"
 #include "base/str.h"
 #include "guest/hold.h"
 #include "guest/mount.h"
@@ -25,7 +26,7 @@
 #include "guest/trust.h"
 #include "wall/native/hold.h"
 #include "wall/native/lowers.h"
-#include "wall/native/pass.h"
+#include "wall/native/park.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -369,7 +370,14 @@ static int step_trust(struct enter *n, const struct step *s)
 
 static int step_hostname(struct enter *n, const struct step *s)
 {
-	return sethostname(s->a, strlen(s->a)) < 0 ? -errno : 0;
+	const char *name = n->plan->config->name;
+
+	return sethostname(name, strlen(name)) < 0 ? -errno : 0;
+}
+
+static int step_park(struct enter *n, const struct step *s)
+{
+	return park_wait(n);
 }
 
 static int step_loopback(struct enter *n, const struct step *s)
@@ -467,6 +475,7 @@ static const struct {
 	[STEP_GROUPS] = {step_groups, "show the box its cgroup"},
 	[STEP_TRUST] = {step_trust, "make the box trust its door"},
 	[STEP_HOSTNAME] = {step_hostname, "set hostname"},
+	[STEP_PARK] = {step_park, "go on with what was made ahead"},
 	[STEP_LOOPBACK] = {step_loopback, "bring loopback up"},
 	[STEP_NET] = {step_net, "make the way to the door"},
 	[STEP_PIVOT] = {step_pivot, "leave the host's root"},

@@ -14,9 +14,10 @@
 #include "base/caps.h"
 #include "base/coredump.h"
 #include "base/fd.h"
+#include "base/pass.h"
 #include "guest/hold.h"
 #include "wall/native/enter.h"
-#include "wall/native/pass.h"
+#include "wall/native/park.h"
 #include "wall/native/plan.h"
 #include "wall/wall.h"
 
@@ -43,6 +44,8 @@ struct native_channel {
 struct native_build {
 	struct plan plan;
 	struct native_channel ch;
+	bool parked; /* and the box has said how its network came out: */
+	uint8_t net_missing;
 };
 
 /* Forks into the namespaces that cannot come later. The others take longer to make, so the new
@@ -304,17 +307,39 @@ int native_finish(struct wall_box *b, struct err *e)
 	return r < 0 ? err_errno(e, -r, "receive the box's files in /proc") : 0;
 }
 
+static int native_park(struct wall_box *b, struct err *e)
+{
+	struct native_build *w = b->build;
+	int r = park_await(w->ch.go[0], w->plan.config->net.on, &w->net_missing), why;
+
+	why = r == -EPIPE ? await_exec(w->ch.status[0], e) : 0;
+	if (why < 0)
+		return why;
+	w->parked = r == 0;
+	return r < 0 ? err_errno(e, -r, "make the box ahead of time") : 0;
+}
+
+static int native_resume(struct wall_box *b, const struct wall_config *c, struct err *e)
+{
+	struct native_build *w = b->build;
+	int r = park_send(w->ch.go[0], c);
+
+	/* Where it ended already, await says why. */
+	return r < 0 && r != -EPIPE ? err_errno(e, -r, "tell the box what it is") : 0;
+}
+
 int native_await(struct wall_box *b, struct err *e)
 {
 	struct native_build *w = b->build;
 	int r = await_exec(w->ch.status[0], e);
-	uint8_t missing = 0;
+	uint8_t missing = w->net_missing;
 
 	if (r < 0)
 		return r;
 	if (w->plan.config->net.on) {
 		/* What it found out about its network, before it became init. */
-		if (fd_read_full(w->ch.go[0], &missing, sizeof(missing)) != sizeof(missing))
+		if (!w->parked &&
+		    fd_read_full(w->ch.go[0], &missing, sizeof(missing)) != sizeof(missing))
 			return err_set(e, ERR_INTERNAL, EIO,
 				       "the box says nothing about its network");
 		b->network = missing ? "proxy" : "redirect";
@@ -374,6 +399,8 @@ const struct wall_ops wall_native = {
 	.info = &wall_native_info,
 	.begin = native_begin,
 	.finish = native_finish,
+	.park = native_park,
+	.resume = native_resume,
 	.await = native_await,
 	.abort = native_abort,
 	.kill = native_kill,

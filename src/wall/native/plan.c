@@ -297,7 +297,9 @@ int plan_make(struct plan *p, const struct wall_config *c, struct err *e)
 	plan_mounts(p);
 	if (c->net.on && c->net.trust_pem)
 		add_step(p, STEP_TRUST, NULL, NULL, -1);
-	add_step(p, STEP_HOSTNAME, c->name, NULL, -1);
+	if (c->parks)
+		add_step(p, STEP_PARK, NULL, NULL, -1);
+	add_step(p, STEP_HOSTNAME, NULL, NULL, -1);
 	add_step(p, STEP_PIVOT, NULL, NULL, -1);
 	return plan_hold(p, e);
 }

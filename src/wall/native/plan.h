@@ -70,6 +70,7 @@ enum step_kind {
 	STEP_GROUPS,	/* the box's own groups, read-only, at /sys/fs/cgroup: cgroup/view.h */
 	STEP_TRUST,	/* what it trusts besides the image's own: trust.h */
 	STEP_HOSTNAME,
+	STEP_PARK, /* of a box that is made ahead: park.h */
 	STEP_LOOPBACK,
 	STEP_NET,   /* the way to the door: redirect.h; the keeper hears of it */
 	STEP_PIVOT, /* the host's mounts are gone from here on */

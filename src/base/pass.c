@@ -1,5 +1,5 @@
 /* Descriptors over a socket; see pass.h. */
-#include "wall/native/pass.h"
+#include "base/pass.h"
 
 #include "base/err.h"
 

@@ -1,4 +1,4 @@
-/* Descriptors over a socket, between the keeper and the new process. */
+/* Descriptors over a socket, between two processes of ours. */
 #pragma once
 
 #include <stddef.h>
