@@ -1469,6 +1469,37 @@ COVE_API int cove_key_remove(struct cove *cove, const char *name, struct cove_er
 /* The i-th scope and what it is for; NULL after the last. */
 COVE_API const char *cove_key_scope(size_t i, const char **ret_summary);
 
+/* ---- warm pools ---- */
+
+/* Boxes of an image that are made ahead of time, so that a box takes a few milliseconds: held by a
+ * server (cove serve), and kept as many. cove_create in that server takes one that fits what it is
+ * asked for; what is the caller's (name, environment, limits, policy, labels, times, user) comes
+ * to it then. */
+struct cove_pool_options {
+	size_t size;
+	const char *image;   /* NULL: the usual one */
+	uint64_t count;	     /* how many; 1 to 128 */
+	uint64_t disk_bytes; /* their limit of disk; 0: as a box has without a word */
+	const char *owner;   /* as in cove_box_options */
+};
+/* Makes the pool of that image and owner, or changes it. Nothing is made yet when it returns. */
+COVE_API int cove_pool_set(struct cove *cove, const struct cove_pool_options *options,
+			   struct cove_error *err);
+struct cove_pool_info {
+	char image[256];
+	char owner[16]; /* the id of a key; empty: the operator's */
+	uint64_t size;	/* how many there are to be, and */
+	uint64_t ready; /* how many there are */
+	uint64_t disk_bytes, created_ms;
+	bool filled;   /* a server runs that keeps it full; without one there are none */
+	char why[200]; /* not full: why */
+};
+/* Returns the count; free with free(). */
+COVE_API int cove_pools(struct cove *cove, struct cove_pool_info **ret, struct cove_error *err);
+/* COVE_NOT_FOUND where there is none. Its boxes that were not taken yet end. */
+COVE_API int cove_pool_remove(struct cove *cove, const char *image, const char *owner,
+			      struct cove_error *err);
+
 /* ---- walls ---- */
 
 struct cove_wall_info {

@@ -27,6 +27,11 @@
 #define REAP_STARTS_MAX	  16u /* boxes started again, all at once */
 #define REAP_REMOVALS_MAX 16u
 
+/* Warm pools. */
+#define WARM_POOLS_MAX 64u  /* of one machine */
+#define WARM_SIZE_MAX  128u /* boxes of one of them, and */
+#define WARM_TOTAL_MAX 256u /* of all together */
+
 /* A box's specification. */
 #define SPEC_ENV_MAX	  256u
 #define SPEC_MOUNT_MAX	  32u

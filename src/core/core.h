@@ -6,6 +6,7 @@
  *	async.c	    requests to keepers on an event loop; call.c the blocking calls over it
  *	client.c    what a server holds: shared connections, commands
  *	up.c	    a box started or joined; create.c one that is made; watch.c waiting for a change
+ *	warm.c	    boxes that were made ahead; pools.c what is kept ready
  *	box.c	    boxes and handles as a caller sees them; options.c what a caller asks for
  *	life.c	    a box's way to running; end.c ending and deleting it; reap.c what is due
  *	session.c   a caller's own id -> one box
@@ -52,6 +53,7 @@ struct cove {
 	/* Before the record of a box is written; may be NULL. */
 	void (*on_making)(void *arg, const struct spec *spec);
 	void *making_arg;
+	struct core_warm *warm;	  /* borrowed; boxes that a server made ahead, or NULL: warm.h */
 	const char *wall_program; /* of a wall that is tried, instead of the one there; or NULL */
 	/* Found once; empty before. */
 	char keeper_path[512], init_path[512], door_path[512], ctl_path[512], save_path[512];

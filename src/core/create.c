@@ -1,9 +1,11 @@
 /* Making a box and starting it, on an event loop; see up.h. */
 #include "base/fd.h"
+#include "base/log.h"
 #include "core/door.h"
 #include "core/life.h"
 #include "core/up.h"
 #include "core/walls.h"
+#include "core/warm.h"
 #include "store/layer.h"
 #include "store/removal.h"
 
@@ -20,13 +22,35 @@ static int undo(struct core_create *c, bool durable)
 	return life_trash(c->up.cove, c->up.name, c->up.box_fd, durable, NULL);
 }
 
+/* What was made ahead did not become the box, so it is made. */
+static void create_anew(struct core_create *c)
+{
+	struct core_up *u = &c->up;
+
+	log_debug("box '%s': what was made ahead: %s", u->name, c->why.msg);
+	core_watch_stop(&u->watch);
+	core_conn_free(take_ptr(u->conn));
+	core_hold_end(take_ptr(u->hold));
+	fd_close(&u->box_fd);
+	image_done(&c->spec->image);
+	c->spec->image = (struct image){0};
+	c->spec->spec.layer_count = 0;
+	c->is_warm = false;
+	c->is_cold = true;
+	ev_defer(u->ev, &u->begin);
+}
+
 static void create_undone(struct core_create *c)
 {
 	const struct spec *spec = &c->spec->spec;
+	int r = undo(c, !spec->one_shot);
 
-	if (undo(c, !spec->one_shot) < 0)
+	if (r < 0)
 		err_prefix(&c->why, "not all of box '%s' could be removed again", spec->name);
-	core_up_end(&c->up, c->result, &c->why);
+	if (r >= 0 && c->is_warm)
+		create_anew(c);
+	else
+		core_up_end(&c->up, c->result, &c->why);
 }
 
 static void on_keeper_gone(struct core_watch *w, int r)
@@ -70,8 +94,12 @@ static void create_spawn(struct core_create *c)
 						    .lock_fd = take_fd(lock_fd),
 						    .keep = c->spec->keep,
 						    .secrets = c->spec->secrets,
-						    .secret_count = c->spec->secret_count},
+						    .secret_count = c->spec->secret_count,
+						    .warm_fd = take_fd(c->warm_fd)},
 			       &u->conn, &e);
+	/* While it starts. */
+	if (r == 0 && c->is_warm && !spec->one_shot)
+		r = record_sync_name(&u->cove->state, spec, &e);
 	fd_close(&lock_fd);
 	if (r < 0)
 		create_fail(u, r, &e);
@@ -97,6 +125,28 @@ static void await_place(struct ev_timer *t)
 		create_spawn(c);
 }
 
+/* True: the box has the place of one that was made ahead, or *ret says why it has none at all. */
+static bool write_warm(struct core_create *c, int *ret, struct err *e)
+{
+	struct cove *cove = c->up.cove;
+	struct core_premade *p = c->is_cold ? NULL : core_warm_take(cove, c->spec);
+
+	if (!p)
+		return false;
+	*ret = record_create_in(&cove->state, &c->spec->spec, p->dir, p->dir_fd, e);
+	if (*ret == -EEXIST) {
+		core_warm_give_back(cove, p);
+		return true;
+	}
+	if (*ret == 0) {
+		c->is_warm = true;
+		c->up.box_fd = take_fd(p->dir_fd);
+		c->warm_fd = take_fd(p->sock);
+	}
+	core_premade_free(p);
+	return c->is_warm;
+}
+
 /* From the look at the image until the record says so no layer is removed. */
 static int write_record(struct core_create *c, struct err *e)
 {
@@ -108,7 +158,7 @@ static int write_record(struct core_create *c, struct err *e)
 		return err_errno(e, -r, "lock the layers");
 	if (spec->layer_count == 0)
 		r = life_image(cove, spec, &c->spec->image, e);
-	if (r == 0)
+	if (r == 0 && !write_warm(c, &r, e))
 		r = record_create(&cove->state, spec, &c->up.box_fd, e);
 	layers_release(&cove->state);
 	return r;
@@ -158,11 +208,13 @@ void core_create_start(struct core_create *c, struct ev *ev, struct cove *cove,
 	c->up.timer.on_timer = await_place;
 	c->spec = spec;
 	c->options = options;
+	c->warm_fd = -1;
 }
 
 void core_create_cancel(struct core_create *c)
 {
 	if (c->up.box_fd >= 0 && !c->up.conn)
 		(void)undo(c, false);
+	fd_close(&c->warm_fd);
 	core_up_cancel(&c->up);
 }

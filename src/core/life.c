@@ -2,6 +2,7 @@
 #include "core/life.h"
 
 #include "base/fd.h"
+#include "base/pass.h"
 #include "keeper/config.h"
 #include "store/layer.h"
 #include "store/net.h"
@@ -107,8 +108,19 @@ static int find_ctl(struct cove *cove, struct keeper_config *c, struct err *e)
 	return r;
 }
 
-int life_spawn(struct cove *cove, struct ev *ev, const struct life_start *start,
-	       struct core_conn **ret, struct err *e)
+/* To one that waits for it. */
+static int tell_keeper(int sock, const struct keeper_config *config, struct err *e)
+{
+	autoclose int fd = -1;
+	int r = keeper_config_write(config, &fd, e);
+
+	if (r < 0)
+		return r;
+	r = pass_send(sock, &fd, 1);
+	return r < 0 ? err_errno(e, -r, "start a box that was made ahead") : 0;
+}
+
+int life_spawn_keeper(struct cove *cove, const struct life_start *start, int *ret_fd, struct err *e)
 {
 	struct life_lowers lowers = {0};
 	struct keeper_config config = {
@@ -117,11 +129,11 @@ int life_spawn(struct cove *cove, struct ev *ev, const struct life_start *start,
 		.init_path = cove->init_path,
 		.door_path = cove->door_path[0] ? cove->door_path : NULL,
 		.wall_program = cove->wall_program,
+		.premade = start->premade,
 		.visit = start->visit || start->keep,
 		.spec = *start->spec,
 	};
-	autoclose int lock = start->lock_fd;
-	int fd = -1;
+	autoclose int warm_fd = start->warm_fd;
 	int r = net_is_closed(start->spec->net) ? 0 : spawn_find_door(cove, e);
 
 	config.secret_count = start->secret_count;
@@ -136,9 +148,22 @@ int life_spawn(struct cove *cove, struct ev *ev, const struct life_start *start,
 	config.image_is_host = lowers.is_host;
 	config.lower_count = lowers.count;
 	memcpy(config.lowers, lowers.paths, lowers.count * sizeof(config.lowers[0]));
-	if (r == 0)
-		r = spawn_keeper(cove, &config, &fd, e);
+	if (r == 0 && warm_fd < 0)
+		r = spawn_keeper(cove, &config, ret_fd, e);
+	else if (r == 0)
+		r = tell_keeper(warm_fd, &config, e);
+	if (r == 0 && warm_fd >= 0)
+		*ret_fd = take_fd(warm_fd);
 	lowers_done(&lowers);
+	return r;
+}
+
+int life_spawn(struct cove *cove, struct ev *ev, const struct life_start *start,
+	       struct core_conn **ret, struct err *e)
+{
+	autoclose int lock = start->lock_fd;
+	int fd = -1, r = life_spawn_keeper(cove, start, &fd, e);
+
 	if (r == 0)
 		r = core_conn_new(ev, fd, ret, e);
 	if (r < 0)

@@ -23,12 +23,20 @@ struct life_start {
 	bool keep;
 	const struct wall_secret *secrets;
 	size_t secret_count;
+	const char
+		*premade; /* made ahead, in that directory: store/premade.h; no record is there */
+	/* A keeper that made one, and waits for what it is to be: its socket. -1: one starts. */
+	int warm_fd; /* taken */
 };
 
 /* Starts a keeper for a box whose record exists; HELLO is not waited for. ev NULL: a loop of its
  * own. */
 int life_spawn(struct cove *cove, struct ev *ev, const struct life_start *start,
 	       struct core_conn **ret, struct err *e);
+
+/* The same without a connection: its socket. */
+int life_spawn_keeper(struct cove *cove, const struct life_start *start, int *ret_fd,
+		      struct err *e);
 
 /* Makes and starts a box from a checked spec, with the network of o. A one-shot box may still be
  * starting afterwards. The first: its connection, the second: a handle. */

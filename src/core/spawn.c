@@ -24,6 +24,7 @@
 #include "cgroup/helper.h"
 #include "core/core.h"
 #include "keeper/config.h"
+#include "store/premade.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -310,7 +311,7 @@ int spawn_keeper(struct cove *cove, const struct keeper_config *config, int *ret
 	autoclose int config_fd = -1, ours = -1, theirs = -1, group_fd = -1;
 	struct cgroup_limits limits = {.mem_bytes = config->spec.limits[LIMIT_MEM],
 				       .cpu_milli = config->spec.limits[LIMIT_CPUS]};
-	char group[BOX_NAME_MAX + 12];
+	char group[BOX_NAME_MAX + 12], premade[PREMADE_NAME_SIZE];
 	int pair[2], r;
 
 	r = keeper_config_write(config, &config_fd, e);
@@ -320,7 +321,10 @@ int spawn_keeper(struct cove *cove, const struct keeper_config *config, int *ret
 		return err_errno(e, errno, "make a socket for the keeper");
 	ours = pair[0];
 	theirs = pair[1];
-	snprintf(group, sizeof(group), "%s-%s", cove->state.tag, config->spec.name);
+	if (config->premade)
+		premade_name(config->premade, premade);
+	snprintf(group, sizeof(group), "%s-%s", cove->state.tag,
+		 config->premade ? premade : config->spec.name);
 	group_fd = cgroup_helper_cradle(group, &limits);
 	r = launch(cove->keeper_path, (int[]){config_fd, theirs}, group_fd, cove->parents_keepers,
 		   e);

@@ -25,6 +25,7 @@
 #include "storage/pool.h"
 #include "store/layer.h"
 #include "store/net.h"
+#include "store/premade.h"
 #include "store/snapshot.h"
 
 #include <errno.h>
@@ -178,6 +179,8 @@ static bool is_live(struct cove *cove, const char *name)
 {
 	autoclose int box_fd = -1;
 
+	if (premade_is_name(name))
+		return premade_is_there(&cove->state, name);
 	if (record_open(&cove->state, name, &box_fd, NULL) < 0)
 		return false;
 	return record_is_live(box_fd) || record_lock_operation(box_fd, false, NULL) < 0;
@@ -196,6 +199,13 @@ static void on_group(const char *group, void *arg)
 	if (cgroup_helper_box(group, of_box, sizeof(of_box)))
 		group = of_box;
 	name = group + tag + 1;
+	/* It may be of a box that has another name by now. */
+	if (strncmp(group, cove->state.tag, tag) == 0 && group[tag] == '-' &&
+	    premade_is_name(name)) {
+		if (!premade_is_there(&cove->state, name))
+			(void)cgroup_remove_empty(group);
+		return;
+	}
 	if (strncmp(group, cove->state.tag, tag) != 0 || group[tag] != '-' ||
 	    !str_is_name(name, BOX_NAME_MAX) || was_busy(s, name) || is_live(cove, name))
 		return;

@@ -131,7 +131,8 @@ static void up_spawn(struct core_up *u)
 			r = life_spawn(u->cove, u->ev,
 				       &(struct life_start){.spec = &record.spec,
 							    .lock_fd = take_fd(u->box_fd),
-							    .visit = u->visit},
+							    .visit = u->visit,
+							    .warm_fd = -1},
 				       &u->conn, &e);
 		record_done(&record);
 	}

@@ -62,7 +62,8 @@ void core_up_await_hello(struct core_up *u,
 /*
  * Making a box and starting it:
  *
- *	record -> a fork's workspace -> no removal has the place of its name (a timer)
+ *	record, in the place of a box that was made ahead if one fits (warm.h)
+ *		-> a fork's workspace -> no removal has the place of its name (a timer)
  *		-> policy, spawn -> HELLO -> done
  *		what fails after the record: its keeper is gone -> the box is trash -> why
  */
@@ -74,6 +75,8 @@ struct core_create {
 	const struct cove_box_options *options; /* borrowed */
 	uint64_t since_ms;
 	bool made_workspace;
+	bool is_warm, is_cold; /* it was made ahead (warm.h); that was tried, and is not again */
+	int warm_fd;	       /* owned; its keeper's socket, -1 */
 	int result;
 	struct err why;
 };

@@ -10,6 +10,9 @@ const struct wire_named_field view_box_fields[] = {
 	K(box, started_ms), K(box, ended_ms), K(box, cause), K(box, by), K(box, keeper_pid), {0}};
 const struct wire_named_field view_workspace_fields[] = {
 	A(workspace, name), A(workspace, files), A(workspace, bytes), A(workspace, in_use), {0}};
+const struct wire_named_field view_pool_fields[] = {
+	A(pool, image), K(pool, owner), A(pool, size), A(pool, ready), K(pool, disk_bytes),
+	A(pool, created_ms), A(pool, filled), K(pool, why), {0}};
 const struct wire_named_field view_shell_fields[] = {
 	A(shell, name), A(shell, state), K(shell, exec_id), A(shell, queued), K(shell, user),
 	A(shell, login), K(shell, cwd), K(shell, pid), {0}};

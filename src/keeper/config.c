@@ -15,7 +15,7 @@
 #include <string.h>
 
 enum {
-	CONFIG_BYTES_MAX = SPEC_BYTES_MAX + (9 + SPEC_LAYER_MAX) * BOX_PATH_MAX +
+	CONFIG_BYTES_MAX = SPEC_BYTES_MAX + (10 + SPEC_LAYER_MAX) * BOX_PATH_MAX +
 			   BUILD_SECRETS_MAX * (2 * BUILD_SECRET_MAX + BOX_PATH_MAX)
 };
 
@@ -30,6 +30,7 @@ static const struct {
 	{"ctl_path", offsetof(struct keeper_config, ctl_path)},
 	{"save_path", offsetof(struct keeper_config, save_path)},
 	{"wall_program", offsetof(struct keeper_config, wall_program)},
+	{"premade", offsetof(struct keeper_config, premade)},
 };
 
 enum { STRING_COUNT = sizeof(strings) / sizeof(strings[0]) };

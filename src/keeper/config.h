@@ -29,7 +29,8 @@ struct keeper_config {
 	const char *lowers[SPEC_LAYER_MAX]; /* the trees of its layers, top first */
 	size_t lower_count;
 	bool image_is_host;
-	bool visit;				       /* up for its first client alone */
+	const char *premade; /* made ahead, in that directory (store/premade.h); NULL: it is not */
+	bool visit;	     /* up for its first client alone */
 	struct wall_secret secrets[BUILD_SECRETS_MAX]; /* of a RUN (core/build_run.h); in no file */
 	size_t secret_count;
 	struct spec spec;

@@ -438,7 +438,9 @@ static int undo_start(struct keeper_life *l)
 		waitpid(l->box.pid, NULL, __WALL);
 		ev_child_remove(l->ev, &l->child);
 	}
-	if (l->made) {
+	if (l->made && l->config.premade) {
+		keeper_life_release(l); /* the directory is its maker's */
+	} else if (l->made) {
 		keeper_life_release(l);
 		keeper_event(&l->k, &ev);
 		r = l->config.spec.one_shot
@@ -528,5 +530,6 @@ int keeper_life_run(struct keeper_config *config, int client_fd)
 	volume_done(&l.volume);
 	ev_free(l.ev);
 	keeper_config_done(&l.config);
+	keeper_config_done(&l.made_as);
 	return status;
 }

@@ -42,6 +42,8 @@ struct keeper_life {
 	struct ev *ev;
 	struct keeper k;
 	struct keeper_config config;
+	struct keeper_config made_as; /* of one that was made ahead: as what */
+	uint64_t disk_asked;	      /* the limit, before it is one that fits this host */
 	enum keeper_life_state state;
 	struct state st; /* only its names, boxes_fd and run_fd; workspaces_fd while starting */
 	int box_fd, lock_fd, range_fd, client_fd; /* owned, -1 without */
@@ -87,6 +89,9 @@ int keeper_life_run(struct keeper_config *config, int client_fd);
 /* start.c: all steps up to a running init and a link to it. What was made before a failure is in
  * *l, and keeper_life_release gives it back. */
 int keeper_life_start(struct keeper_life *l, struct err *e);
+/* premade.c: waits until the box is somebody's, and makes its configuration that one: name,
+ * record, limits. Negative: it is not to be, or ended. */
+int keeper_premade_await(struct keeper_life *l, struct err *e);
 /* Has init to make anew what the box's spec says? Until it has once been up. */
 bool keeper_life_renews(const struct keeper_life *l);
 /* Gives back socket, cgroup, ids, and the volume of a kept box. Idempotent. */
@@ -102,6 +107,8 @@ void keeper_life_end(struct keeper_life *l, const struct keeper_end *end);
  * if it was asked for, and noted otherwise. */
 struct cgroup_limits keeper_limits_grouped(const struct keeper_life *l);
 int keeper_limits_make_cgroup(struct keeper_life *l, struct err *e);
+/* Of one that was made ahead, with the limits of that. */
+int keeper_limits_change(struct keeper_life *l, const struct spec *was, struct err *e);
 /* The keeper goes into a group of its own, before it hears the box and before its launcher is
  * forked; last of all it leaves, and removes it. Where that bounds nothing it is noted. */
 void keeper_limits_join_own_group(struct keeper_life *l);

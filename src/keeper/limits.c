@@ -49,6 +49,17 @@ static int not_kept(struct keeper_life *l, enum limit_id id, const char *why, st
 
 /* ---- groups ---- */
 
+static int check_kept(struct keeper_life *l, struct err *e)
+{
+	const uint64_t *v = l->config.spec.limits;
+	int r = 0;
+
+	for (size_t i = 0; i < sizeof(grouped) / sizeof(grouped[0]) && r == 0; i++)
+		if (v[grouped[i].id] && !keeper_limits_hold(l, grouped[i].id))
+			r = not_kept(l, grouped[i].id, l->cgroup.why[grouped[i].part], e);
+	return r;
+}
+
 struct cgroup_limits keeper_limits_grouped(const struct keeper_life *l)
 {
 	const uint64_t *v = l->config.spec.limits;
@@ -73,6 +84,8 @@ void keeper_limits_join_own_group(struct keeper_life *l)
 		       (limits.cpu_milli ? 1u << CGROUP_CPU : 0);
 	int r;
 
+	if (l->has_own_group) /* it was made ahead */
+		return;
 	cgroup_helper_make_beside(&l->cgroup, l->cgroup_name, &limits, &l->own_group);
 	l->has_own_group = true;
 	r = cgroup_helper_join(&l->own_group);
@@ -96,7 +109,6 @@ void keeper_limits_leave_own_group(struct keeper_life *l)
 
 int keeper_limits_make_cgroup(struct keeper_life *l, struct err *e)
 {
-	const uint64_t *v = l->config.spec.limits;
 	struct cgroup_limits limits = keeper_limits_grouped(l);
 	struct stat st;
 	int r;
@@ -120,10 +132,29 @@ int keeper_limits_make_cgroup(struct keeper_life *l, struct err *e)
 	if (l->cgroup.tcp_uncounted)
 		keeper_note(&l->k, "network buffers: this kernel's cgroup v1 does not count them; "
 				   "boot with systemd.unified_cgroup_hierarchy=1");
-	for (size_t i = 0; i < sizeof(grouped) / sizeof(grouped[0]) && r == 0; i++)
-		if (v[grouped[i].id] && !keeper_limits_hold(l, grouped[i].id))
-			r = not_kept(l, grouped[i].id, l->cgroup.why[grouped[i].part], e);
-	return r;
+	return check_kept(l, e);
+}
+
+int keeper_limits_change(struct keeper_life *l, const struct spec *was, struct err *e)
+{
+	struct cgroup_limits now = keeper_limits_grouped(l),
+			     old = {
+				     .mem_bytes = was->limits[LIMIT_MEM],
+				     .cpu_milli = was->limits[LIMIT_CPUS],
+				     .pids = was->limits[LIMIT_PIDS],
+			     };
+	enum cgroup_part part = CGROUP_TREE;
+	int r = cgroup_change(&l->cgroup, &old, &now, &part);
+
+	if (r < 0)
+		return err_errno(e, -r, "set another limit for a box that was made ahead");
+	if (l->has_own_group &&
+	    (now.cpu_milli != old.cpu_milli || now.mem_bytes != old.mem_bytes)) {
+		/* The same group, with the limits of its box. */
+		cgroup_helper_done(&l->own_group);
+		cgroup_helper_make(l->cgroup_name, CGROUP_KEEPER, &now, &l->own_group);
+	}
+	return check_kept(l, e);
 }
 
 bool keeper_limits_hold(const struct keeper_life *l, enum limit_id id)

@@ -16,6 +16,7 @@
 #include "keeper/life.h"
 #include "keeper/roots.h"
 #include "store/net.h"
+#include "store/premade.h"
 #include "store/record.h"
 
 #include <errno.h>
@@ -110,6 +111,8 @@ static bool has_box(void *arg, const char *box)
 {
 	const struct state *st = arg;
 
+	if (premade_is_name(box))
+		return premade_is_there(st, box);
 	return faccessat(st->boxes_fd, box, F_OK, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT;
 }
 
@@ -150,13 +153,18 @@ int keeper_network_prepare(struct keeper_life *l, struct err *e)
 {
 	struct keeper_network *n = &l->network;
 	const char *box = l->config.spec.name;
+	char premade_box[PREMADE_NAME_SIZE];
 	autoclose int ca_fd = -1;
 	int r;
 
 	if (net_is_closed(l->config.spec.net))
 		return 0;
+	if (l->config.premade) {
+		premade_name(l->config.premade, premade_box);
+		box = premade_box;
+	}
 	/* One that is thrown away has but one life, and `cove rm` leaves none. */
-	if (!l->config.spec.one_shot && record_ran_before(l->lock_fd))
+	if (!l->config.spec.one_shot && !l->config.premade && record_ran_before(l->lock_fd))
 		drop_left(l, box);
 	r = net_ca_take(&l->st, box, n->ca, &n->cert, e);
 	if (r == -ENOENT) {

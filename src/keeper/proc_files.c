@@ -273,29 +273,55 @@ static int write_cpuinfo(struct proc_files *t)
 	return r;
 }
 
-int proc_files_open(struct proc_files *t, int *fds, uint64_t mem_bytes, bool mem_asked,
-		    unsigned cpus, bool own_kernel, struct err *e)
+static void set_numbers(struct proc_files *t, uint64_t mem_bytes, bool mem_asked, unsigned cpus)
 {
-	struct cgroup_stats nothing = {0};
 	struct sysinfo info;
 	uint64_t have = 0;
-	int r;
 
 	/* The kernel looks at every block device for its answer: a default is known to fit. */
 	if (mem_asked && sysinfo(&info) == 0)
 		have = (uint64_t)info.totalram * info.mem_unit;
-	*t = PROC_FILES_NONE;
-	t->booted_ms = own_kernel ? clock_boot_ms() : 0;
-	for (int i = 0; i < PROC_FILES_COUNT; i++)
-		t->fd[i] = take_fd(fds[i]);
 	/* No more than the limit, nor than the machine has. */
 	t->mem_kb = (have > 0 && have < mem_bytes ? have : mem_bytes) / 1024;
 	t->cpus = cpus;
 	t->started_ms = clock_mono_ms();
-	if (t->fd[0] < 0)
-		return 0;
-	r = write_cpuinfo(t);
+}
+
+static int write_first(struct proc_files *t, bool with_cpus, struct err *e)
+{
+	struct cgroup_stats nothing = {0};
+	int r = with_cpus ? write_cpuinfo(t) : 0;
+
 	if (r == 0)
 		r = proc_files_write(t, t->started_ms, &nothing, 0);
 	return r < 0 ? err_errno(e, -r, "write the box's own files in /proc") : 0;
+}
+
+int proc_files_open(struct proc_files *t, int *fds, uint64_t mem_bytes, bool mem_asked,
+		    unsigned cpus, bool own_kernel, struct err *e)
+{
+	*t = PROC_FILES_NONE;
+	t->booted_ms = own_kernel ? clock_boot_ms() : 0;
+	for (int i = 0; i < PROC_FILES_COUNT; i++)
+		t->fd[i] = take_fd(fds[i]);
+	set_numbers(t, mem_bytes, mem_asked, cpus);
+	return t->fd[0] < 0 ? 0 : write_first(t, true, e);
+}
+
+int proc_files_again(struct proc_files *t, uint64_t mem_bytes, bool mem_asked, unsigned cpus,
+		     struct err *e)
+{
+	bool others = cpus != t->cpus;
+
+	if (t->fd[0] < 0)
+		return 0;
+	set_numbers(t, mem_bytes, mem_asked, cpus);
+	t->cpu_us = 0;
+	memset(t->load, 0, sizeof(t->load));
+	t->written_ms = 0;
+	/* No program has read them yet, so they may change their length. */
+	for (int i = 0; i < PROC_FILES_COUNT; i++)
+		if ((i != CPUINFO || others) && ftruncate(t->fd[i], 0) < 0)
+			return err_errno(e, errno, "write the box's own files in /proc");
+	return write_first(t, others, e);
 }

@@ -37,6 +37,9 @@ struct proc_files {
  * never is. own_kernel: the box's, which counts time from now on. */
 int proc_files_open(struct proc_files *t, int *fds, uint64_t mem_bytes, bool mem_asked,
 		    unsigned cpus, bool own_kernel, struct err *e);
+/* The same files for a box with other numbers, which begins now. */
+int proc_files_again(struct proc_files *t, uint64_t mem_bytes, bool mem_asked, unsigned cpus,
+		     struct err *e);
 /* Is what is written older than that? */
 bool proc_files_is_old(const struct proc_files *t, uint64_t now_ms, uint64_t max_age_ms);
 /* Writes them anew. running: commands. Negative errno of the first write that failed. */

@@ -2,7 +2,8 @@
  * Bringing a box up; see life.h.
  *
  *	lock -> ids -> cgroup -> volume -> mounts -> the wall begins: a process builds the box
- *	     -> the box's disk -> the wall finishes -> live record, old commands, socket, the box's
+ *	     -> the box's disk -> the wall finishes -> (one that is made ahead waits: premade.c)
+ *	     -> live record, old commands, socket, the box's
  *	     files in /proc, the keeper's own walls -> init runs
  *
  * What can be done beside the new process is done there: there is more than one processor.
@@ -17,6 +18,7 @@
 #include "keeper/mounts.h"
 #include "keeper/oom.h"
 #include "keeper/saver.h"
+#include "store/premade.h"
 #include "store/record.h"
 
 #include <errno.h>
@@ -43,7 +45,7 @@ enum {
 static int open_dirs(struct keeper_life *l, struct err *e)
 {
 	const struct keeper_config *c = &l->config;
-	char path[sizeof(l->st.home) + 8], hex[65];
+	char path[sizeof(l->st.home) + 8], hex[65], group[PREMADE_NAME_SIZE];
 	int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
 
 	if (!str_copy(l->st.home, sizeof(l->st.home), c->home) ||
@@ -52,7 +54,10 @@ static int open_dirs(struct keeper_life *l, struct err *e)
 			       "the state directory's path is too long");
 	sha256_hex(c->home, strlen(c->home), hex);
 	snprintf(l->st.tag, sizeof(l->st.tag), "%.8s", hex);
-	snprintf(l->cgroup_name, sizeof(l->cgroup_name), "%s-%s", l->st.tag, c->spec.name);
+	if (c->premade)
+		premade_name(c->premade, group);
+	snprintf(l->cgroup_name, sizeof(l->cgroup_name), "%s-%s", l->st.tag,
+		 c->premade ? group : c->spec.name);
 	l->st.home_fd = fd_open(c->home, flags);
 	if (l->st.home_fd < 0)
 		return err_errno(e, errno, "open '%s'", c->home);
@@ -63,7 +68,8 @@ static int open_dirs(struct keeper_life *l, struct err *e)
 	l->st.run_fd = fd_open(c->run, flags);
 	if (l->st.run_fd < 0)
 		return err_errno(e, errno, "open '%s'", c->run);
-	l->box_fd = openat(l->st.boxes_fd, c->spec.name, flags | O_NOFOLLOW);
+	l->box_fd =
+		openat(l->st.boxes_fd, c->premade ? c->premade : c->spec.name, flags | O_NOFOLLOW);
 	if (l->box_fd < 0)
 		return err_errno(e, errno, "open the directory of box '%s'", c->spec.name);
 	return 0;
@@ -237,6 +243,8 @@ struct ready {
 	struct keeper_mounts mounts;
 	struct init_args args;
 	struct wall_config config;
+	struct init_args args_then; /* of one that was made ahead: once it is somebody's */
+	struct wall_config config_then;
 	char box_dir[sizeof(((struct state *)0)->home) + BOX_NAME_MAX + 8];
 	char program[BOX_PATH_MAX]; /* of the wall */
 	int ctl_fd;		    /* owned */
@@ -297,6 +305,19 @@ static int start_saver(struct keeper_life *l, struct err *e)
 	return r < 0 ? err_errno(e, -r, "watch the saver") : 0;
 }
 
+/* Of one that was made ahead, once more. */
+static int write_proc_files(struct keeper_life *l, struct err *e)
+{
+	const struct spec *s = &l->config.spec;
+	uint64_t mem = keeper_limits_hold(l, LIMIT_MEM) ? s->limits[LIMIT_MEM] : 0;
+	bool asked = s->limits_asked & 1u << LIMIT_MEM;
+
+	if (l->proc_files.fd[0] >= 0)
+		return proc_files_again(&l->proc_files, mem, asked, keeper_limits_cpus(l), e);
+	return proc_files_open(&l->proc_files, l->host.proc_fds, mem, asked, keeper_limits_cpus(l),
+			       !(l->wall->info->flags & WALL_SHARED_KERNEL), e);
+}
+
 /* The keeper's own work, beside the new process. */
 static int prepare_keeper(struct keeper_life *l, struct err *e)
 {
@@ -318,11 +339,7 @@ static int prepare_keeper(struct keeper_life *l, struct err *e)
 	if (r == 0 && !l->config.visit)
 		r = keeper_listener_init(&l->listener, &l->k, l->st.run_fd, l->config.spec.name, e);
 	if (r == 0)
-		r = proc_files_open(
-			&l->proc_files, l->host.proc_fds,
-			keeper_limits_hold(l, LIMIT_MEM) ? l->config.spec.limits[LIMIT_MEM] : 0,
-			l->config.spec.limits_asked & 1u << LIMIT_MEM, keeper_limits_cpus(l),
-			!(l->wall->info->flags & WALL_SHARED_KERNEL), e);
+		r = write_proc_files(l, e);
 	if (r < 0)
 		return r;
 	l->k.init_pid = l->box.pid;
@@ -361,9 +378,17 @@ static int prepare_ctl(struct keeper_life *l, int *ret_fd, struct err *e)
 	return 0;
 }
 
-static int configure_wall(struct keeper_life *l, struct ready *r, int init_fd, struct err *e)
+static struct wall_limits limits_of(const struct keeper_life *l)
 {
 	const uint64_t *limits = l->config.spec.limits;
+
+	return (struct wall_limits){.files = limits[LIMIT_FILES],
+				    .mem_bytes = limits[LIMIT_MEM],
+				    .cpus = keeper_limits_cpus(l)};
+}
+
+static int configure_wall(struct keeper_life *l, struct ready *r, int init_fd, struct err *e)
+{
 	int rc = find_program(l, r->program, e);
 
 	if (rc == 0)
@@ -394,14 +419,13 @@ static int configure_wall(struct keeper_life *l, struct ready *r, int init_fd, s
 		.throw_away = l->config.spec.one_shot,
 		.strict = is_strict(l),
 		.ptrace = l->config.spec.ptrace,
-		.limits = {.files = limits[LIMIT_FILES],
-			   .mem_bytes = limits[LIMIT_MEM],
-			   .cpus = keeper_limits_cpus(l)},
+		.limits = limits_of(l),
 		.net = {.on = l->network.cert, .trust_pem = l->network.cert},
 		.mounts = r->mounts.list,
 		.mount_count = r->mounts.count,
 		.secrets = l->config.secrets,
 		.secret_count = l->config.secret_count,
+		.parks = l->config.premade,
 		.init_fd = init_fd,
 		.ctl_fd = r->ctl_fd,
 		.init_argv = (char *const *)(uintptr_t)r->args.argv,
@@ -410,6 +434,54 @@ static int configure_wall(struct keeper_life *l, struct ready *r, int init_fd, s
 		.host = &l->host,
 	};
 	return 0;
+}
+
+/* A box that is to be frozen as its time is over: can it be? It is not frozen
+ * now, and what thaws it is there. */
+static int check_expiry(struct keeper_life *l, struct err *e)
+{
+	struct spec *s = &l->config.spec;
+	char why[sizeof(e->msg)];
+
+	if (s->expiry != EXPIRE_PAUSE || l->config.visit)
+		return 0;
+	if (!(l->wall->info->flags & WALL_FREEZE))
+		snprintf(why, sizeof(why), "wall '%s' cannot pause a box", l->wall->info->name);
+	else if (cgroup_freeze(&l->cgroup, false, e) == 0)
+		return 0;
+	else
+		str_copy(why, sizeof(why), e->msg);
+	if (!s->best_effort)
+		return err_set(e, ERR_UNSUPPORTED, ENOTSUP, "--expire pause: %s", why);
+	keeper_note(&l->k, "expire: it is stopped instead of paused: %s", why);
+	s->expiry = EXPIRE_STOP;
+	return 0;
+}
+
+/* A box that is made ahead waits here; then comes what it is. */
+static int park(struct keeper_life *l, struct ready *r, struct err *e)
+{
+	int rc;
+
+	if (!l->config.premade)
+		return 0;
+	keeper_limits_join_own_group(l);
+	rc = write_proc_files(l, e);
+	if (rc == 0)
+		rc = l->wall->park(&l->box, e);
+	if (rc == 0)
+		rc = keeper_premade_await(l, e);
+	if (rc == 0)
+		rc = check_expiry(l, e);
+	if (rc == 0)
+		rc = args_make(&r->args_then, l, &r->mounts, e);
+	if (rc < 0)
+		return rc;
+	r->config_then = r->config;
+	r->config_then.name = str_plain_name(l->config.spec.name);
+	r->config_then.limits = limits_of(l);
+	r->config_then.init_argv = (char *const *)(uintptr_t)r->args_then.argv;
+	return l->wall->resume(&l->box, &r->config_then, e);
 }
 
 static int start_wall(struct keeper_life *l, struct ready *r, struct err *e)
@@ -424,6 +496,8 @@ static int start_wall(struct keeper_life *l, struct ready *r, struct err *e)
 	rc = l->wall->begin(&r->config, &l->box, e);
 	if (rc == 0)
 		rc = l->wall->finish(&l->box, e);
+	if (rc == 0)
+		rc = park(l, r, e);
 	l->workspace = volume_take_measure(&r->mounts.volume);
 	l->workspace_fd = take_fd(r->mounts.stack_fd);
 	if (rc == 0)
@@ -450,6 +524,8 @@ static int start_init(struct keeper_life *l, struct err *e)
 	r = start_wall(l, ready, e);
 	for (size_t i = 0; i < ready->args.made_count; i++)
 		free(ready->args.made[i]);
+	for (size_t i = 0; i < ready->args_then.made_count; i++)
+		free(ready->args_then.made[i]);
 	keeper_mounts_done(&ready->mounts);
 	fd_close(&ready->ctl_fd);
 	fd_close(&l->st.workspaces_fd);
@@ -531,27 +607,6 @@ static int find_wall(struct keeper_life *l, struct err *e)
 	return 0;
 }
 
-/* A box that is to be frozen as its time is over: can it be? Nothing is in the group yet. */
-static int check_expiry(struct keeper_life *l, struct err *e)
-{
-	struct spec *s = &l->config.spec;
-	char why[sizeof(e->msg)];
-
-	if (s->expiry != EXPIRE_PAUSE || l->config.visit)
-		return 0;
-	if (!(l->wall->info->flags & WALL_FREEZE))
-		snprintf(why, sizeof(why), "wall '%s' cannot pause a box", l->wall->info->name);
-	else if (cgroup_freeze(&l->cgroup, false, e) == 0)
-		return 0;
-	else
-		str_copy(why, sizeof(why), e->msg);
-	if (!s->best_effort)
-		return err_set(e, ERR_UNSUPPORTED, ENOTSUP, "--expire pause: %s", why);
-	keeper_note(&l->k, "expire: it is stopped instead of paused: %s", why);
-	s->expiry = EXPIRE_STOP;
-	return 0;
-}
-
 int keeper_life_start(struct keeper_life *l, struct err *e)
 {
 	int r = open_dirs(l, e);
@@ -560,16 +615,17 @@ int keeper_life_start(struct keeper_life *l, struct err *e)
 		r = reset_oom_score(l, e);
 	if (r == 0)
 		r = find_wall(l, e);
-	if (r == 0)
+	if (r == 0 && !l->config.premade) /* which has no record yet */
 		r = record_lock(l->box_fd, &l->lock_fd, e);
 	if (r < 0)
 		return r;
 	l->made = true; /* and ours: no other keeper runs it */
+	l->disk_asked = l->config.spec.limits[LIMIT_DISK];
 	l->k.logs.box_fd = l->box_fd;
 	r = take_ids(l, e);
 	if (r == 0)
 		r = keeper_limits_make_cgroup(l, e);
-	if (r == 0)
+	if (r == 0 && !l->config.premade)
 		r = check_expiry(l, e);
 	if (r == 0)
 		r = keeper_limits_open_volume(l, e);

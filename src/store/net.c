@@ -226,6 +226,20 @@ static bool used_path(char path[BOX_PATH_MAX], const char *home, const char *nam
 	       (int)BOX_PATH_MAX;
 }
 
+int net_ca_pass(const char *home, const char *box, char ret_name[NET_CA_NAME_MAX])
+{
+	char from[BOX_PATH_MAX], to[BOX_PATH_MAX], name[NET_CA_NAME_MAX];
+	const char *dot = strchr(ret_name, '.');
+
+	if (!dot || snprintf(name, sizeof(name), "%s%s", box, dot) >= (int)sizeof(name) ||
+	    !used_path(from, home, ret_name) || !used_path(to, home, name))
+		return -ENAMETOOLONG;
+	if (rename(from, to) < 0)
+		return -errno;
+	memcpy(ret_name, name, sizeof(name));
+	return 0;
+}
+
 void net_ca_return(const char *home, const char *name)
 {
 	char from[BOX_PATH_MAX], to[BOX_PATH_MAX], hex[33];

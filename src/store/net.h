@@ -52,6 +52,8 @@ int net_ca_dir(struct state *st, bool make, struct err *e);
  * NET_USED_DIR; the certificate alone is owned. */
 int net_ca_take(struct state *st, const char *box, char ret_name[NET_CA_NAME_MAX],
 		char **ret_cert_pem, struct err *e);
+/* It is that box's from now on, by whatever name it was taken: ret_name changes. Negative errno. */
+int net_ca_pass(const char *home, const char *box, char ret_name[NET_CA_NAME_MAX]);
 /* The box ended and its door was never started, so no one ever read the key: back to the premade
  * ones. */
 void net_ca_return(const char *home, const char *name);

@@ -51,10 +51,12 @@ int record_missing(const char *name, struct err *e)
 }
 
 /* Writes a new file into a directory that has no name yet. */
-static int write_new_file(int dir_fd, const char *name, const struct buf *b, bool durable)
+static int write_new_file(int dir_fd, const char *name, const struct buf *b, bool durable,
+			  bool make)
 {
-	autoclose int fd =
-		openat(dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	autoclose int fd = openat(
+		dir_fd, name,
+		O_WRONLY | (make ? O_CREAT | O_EXCL : O_TRUNC) | O_CLOEXEC | O_NOFOLLOW, 0600);
 	int r;
 
 	if (fd < 0)
@@ -65,29 +67,38 @@ static int write_new_file(int dir_fd, const char *name, const struct buf *b, boo
 	return r;
 }
 
-/* The part between having the text and having the box. */
+/* The part between having the text and having the box: its directory tmp gets its name. prepared:
+ * the file is there, empty, and on the disk. */
+static int place_record(struct state *s, const struct spec *spec, const struct buf *record,
+			const char *tmp, int fd, bool prepared)
+{
+	bool durable = !spec->one_shot;
+	int r = write_new_file(fd, RECORD_FILE, record, durable, !prepared);
+
+	if (r == 0 && durable && !prepared && fsync(fd) < 0)
+		r = -errno;
+	if (r == 0 && renameat(s->boxes_fd, tmp, s->boxes_fd, spec->name) < 0)
+		r = errno == ENOTEMPTY ? -EEXIST : -errno;
+	return r;
+}
+
 static int place_box(struct state *s, const struct spec *spec, const struct buf *record,
 		     int *ret_fd)
 {
-	bool durable = !spec->one_shot;
 	char tmp[32];
 	int fd = -1, r;
 
 	r = state_new_dir(s->boxes_fd, tmp, &fd);
 	if (r < 0)
 		return r;
-	r = write_new_file(fd, RECORD_FILE, record, durable);
-	if (r == 0 && durable && fsync(fd) < 0)
-		r = -errno;
-	if (r == 0 && renameat(s->boxes_fd, tmp, s->boxes_fd, spec->name) < 0)
-		r = errno == ENOTEMPTY ? -EEXIST : -errno;
+	r = place_record(s, spec, record, tmp, fd, false);
 	if (r < 0) {
 		unlinkat(fd, RECORD_FILE, 0);
 		unlinkat(s->boxes_fd, tmp, AT_REMOVEDIR);
 		close(fd);
 		return r;
 	}
-	if (durable && fsync(s->boxes_fd) < 0)
+	if (!spec->one_shot && fsync(s->boxes_fd) < 0)
 		r = -errno;
 	*ret_fd = fd;
 	return r;
@@ -128,6 +139,16 @@ int record_renew(int box_fd, const struct spec *spec, struct err *e)
 	return r < 0 ? err_errno(e, -r, "write the record of box '%s' anew", spec->name) : 0;
 }
 
+static int not_created(struct state *s, const struct spec *spec, int r, struct err *e)
+{
+	if (r == -EEXIST)
+		return err_set(e, ERR_EXISTS, EEXIST,
+			       "box '%s' already exists; remove it (cove rm -f %s) or choose "
+			       "another name",
+			       spec->name, spec->name);
+	return r < 0 ? state_error(s, -r, "make the box in", e) : 0;
+}
+
 int record_create(struct state *s, const struct spec *spec, int *ret_box_fd, struct err *e)
 {
 	autoclose int fd = -1;
@@ -140,15 +161,39 @@ int record_create(struct state *s, const struct spec *spec, int *ret_box_fd, str
 	if (r == 0)
 		r = place_box(s, spec, &text, &fd);
 	buf_done(&text);
-	if (r == -EEXIST)
-		return err_set(e, ERR_EXISTS, EEXIST,
-			       "box '%s' already exists; remove it (cove rm -f %s) or choose "
-			       "another name",
-			       spec->name, spec->name);
+	if (r == 0)
+		*ret_box_fd = take_fd(fd);
+	return not_created(s, spec, r, e);
+}
+
+int record_create_in(struct state *s, const struct spec *spec, const char *dir, int box_fd,
+		     struct err *e)
+{
+	struct buf text;
+	int r = spec_check(spec, e);
+
 	if (r < 0)
-		return state_error(s, -r, "make the box in", e);
-	*ret_box_fd = take_fd(fd);
-	return 0;
+		return r;
+	r = format_record(spec, true, &text);
+	if (r == 0)
+		r = place_record(s, spec, &text, dir, box_fd, true);
+	buf_done(&text);
+	return not_created(s, spec, r, e);
+}
+
+int record_sync_name(struct state *s, const struct spec *spec, struct err *e)
+{
+	return fsync(s->boxes_fd) < 0 ? not_created(s, spec, -errno, e) : 0;
+}
+
+int record_prepare(struct state *s, int dir_fd, struct err *e)
+{
+	autoclose int fd = openat(dir_fd, RECORD_FILE,
+				  O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+
+	return fd < 0 || fsync(fd) < 0 || fsync(dir_fd) < 0
+		       ? state_error(s, errno, "make a box ahead in", e)
+		       : 0;
 }
 
 int record_open(struct state *s, const char *name, int *ret_box_fd, struct err *e)
@@ -633,7 +678,7 @@ int record_replace(int box_fd, const struct spec *spec, struct err *e)
 	l.ttl_ms = l.idle_ms = 0;
 	unlinkat(box_fd, RECORD_FILE ".new", 0);
 	if (r == 0)
-		r = write_new_file(box_fd, RECORD_FILE ".new", &text, true);
+		r = write_new_file(box_fd, RECORD_FILE ".new", &text, true, true);
 	buf_done(&text);
 	if (r == 0) {
 		fd = openat(box_fd, RECORD_FILE ".new", O_RDWR | O_CLOEXEC | O_NOFOLLOW);

@@ -59,6 +59,16 @@ struct record {
  * directory with the operation lock, held for as long as that descriptor is open. */
 int record_create(struct state *s, const struct spec *spec, int *ret_box_fd, struct err *e);
 
+/* The same of a box that was made ahead (premade.h), in its directory, which has that name and
+ * which box_fd holds with the operation lock. On failure it has that name still. Its new name is
+ * durable after record_sync_name, which may come while its keeper starts. */
+int record_create_in(struct state *s, const struct spec *spec, const char *dir, int box_fd,
+		     struct err *e);
+
+int record_sync_name(struct state *s, const struct spec *spec, struct err *e);
+/* The file of such a directory, when it is made: then naming a box takes fewer writes. */
+int record_prepare(struct state *s, int dir_fd, struct err *e);
+
 /* What everybody says of a box that is not there: -ENOENT, with the remedy. */
 int record_missing(const char *name, struct err *e);
 
