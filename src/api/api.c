@@ -6,6 +6,8 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/locked.h"
+#include "core/core.h"
+#include "core/warm.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -22,6 +24,7 @@ static void *state_new(void *arg)
 	if (cove_new(&cove, &options, NULL) < 0)
 		return NULL;
 	cove->admission = a->admission;
+	cove->warm = a->warm;
 	return cove;
 }
 
@@ -79,6 +82,14 @@ int api_new(struct ev *ev, const struct api_options *options, struct api **ret, 
 		err_errno(e, -r, "begin to look after boxes");
 	if (r == 0 && ((r = api_trail_new(a)) < 0 || (r = api_gather_start(a)) < 0))
 		err_errno(e, -r, "begin to follow what happens");
+	if (r == 0 && options->reaps) {
+		r = core_warm_new(&a->warm);
+		a->cove->warm = a->warm;
+		if (r == 0)
+			r = api_filler_start(a);
+		if (r < 0)
+			err_errno(e, -r, "begin to fill pools");
+	}
 	if (r < 0) {
 		api_free(a);
 		return r;
@@ -122,6 +133,8 @@ void api_free(struct api *a)
 	api_events_free(a->events);
 	api_gather_free(a->gather);
 	api_trail_free(a->trail);
+	api_filler_free(a->filler);
+	core_warm_free(a->warm, a->cove);
 	core_client_free(a->client);
 	locked_free(a->seal);
 	api_quotas_free(a->quotas);

@@ -61,6 +61,8 @@ struct api_options {
 	unsigned (*on_connections)(void *arg); /* how many there are, for /metrics */
 	const char *const *labels;	       /* of boxes, whose values /metrics shows apart */
 	size_t label_count;
+	/* Warm pools, which are kept full where boxes are reaped. why: what failed, or "". */
+	void (*on_filled)(void *arg, uint64_t made, uint64_t dropped, const char *why);
 	void *arg;
 };
 struct api {
@@ -72,6 +74,8 @@ struct api {
 	struct core_admission *admission; /* of all boxes that begin by us */
 	struct api_revoker *revoker;
 	struct api_reaper *reaper; /* NULL: none was asked for */
+	struct core_warm *warm;	   /* the same */
+	struct api_filler *filler;
 	struct api_gather *gather;
 	struct api_trail *trail;
 	struct api_events *events; /* those who follow them */

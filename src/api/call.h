@@ -59,6 +59,11 @@ struct api_load api_load_now(const struct api *a);
 void api_events_wake(struct api *a); /* there may be new ones */
 void api_events_free(struct api_events *e);
 
+/* ---- fill.c ---- */
+
+int api_filler_start(struct api *a);	    /* a->warm is there */
+void api_filler_free(struct api_filler *f); /* after the threads; NULL is fine */
+
 /* ---- quota.c ---- */
 
 struct api_quotas *api_quotas_new(void);

@@ -67,11 +67,11 @@ struct verb {
 extern const struct verb verb_run, verb_create, verb_open, verb_close, verb_exec, verb_sh,
 	verb_shell, verb_attach, verb_ls, verb_inspect, verb_logs, verb_cp, verb_ps, verb_kill,
 	verb_stop, verb_start, verb_rm, verb_stats, verb_pause, verb_resume, verb_workspace,
-	verb_wall, verb_image, verb_policy, verb_allow, verb_deny, verb_asks, verb_answer,
-	verb_secret, verb_audit, verb_port, verb_ports, verb_wait, verb_shells, verb_doctor,
-	verb_sbx, verb_version, verb_help, verb_diff, verb_merge, verb_system, verb_snapshot,
-	verb_rollback, verb_fork, verb_key, verb_serve, verb_set, verb_read, verb_edit, verb_glob,
-	verb_grep, verb_watch;
+	verb_pool, verb_wall, verb_image, verb_policy, verb_allow, verb_deny, verb_asks,
+	verb_answer, verb_secret, verb_audit, verb_port, verb_ports, verb_wait, verb_shells,
+	verb_doctor, verb_sbx, verb_version, verb_help, verb_diff, verb_merge, verb_system,
+	verb_snapshot, verb_rollback, verb_fork, verb_key, verb_serve, verb_set, verb_read,
+	verb_edit, verb_glob, verb_grep, verb_watch;
 
 /* Of `cove image`, in files of their own beside cmd_image.c. */
 extern const struct verb verb_image_inspect, verb_image_history, verb_image_tag, verb_image_pull,

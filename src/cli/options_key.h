@@ -3,6 +3,7 @@
 
 /* clang-format off */
 #define OPTIONS_KEY(X) \
+	X(POOL_COUNT, "size", 0, COUNT, count, "N", "how many boxes are to be ready; at most 128") \
 	X(KEY_SCOPE, "scope", 0, LIST, key_scopes, "LIST", \
 		"what it may do (read,run,...); default read,run,images,network,secrets; " \
 		"repeatable") \

@@ -640,7 +640,9 @@ static bool is_said(const struct core_warm *w, const struct warm_pool *pools, si
 	if (w->said_count != count)
 		return false;
 	for (size_t i = 0; i < count; i++)
-		if (w->said[i].ready != pools[i].ready || strcmp(w->said[i].id, pools[i].id) != 0 ||
+		if (w->said[i].ready != pools[i].ready ||
+		    w->said[i].created_ms != pools[i].created_ms ||
+		    strcmp(w->said[i].id, pools[i].id) != 0 ||
 		    strcmp(w->said[i].why, pools[i].why) != 0)
 			return false;
 	return true;

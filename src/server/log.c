@@ -64,6 +64,20 @@ void server_log_reaped(void *arg, const char *action, const char *box, const cha
 	line_end(&b, &j);
 }
 
+void server_log_filled(void *arg, uint64_t made, uint64_t dropped, const char *why)
+{
+	struct json j;
+	struct buf b;
+
+	line_begin(&b, &j, why[0] ? "error" : "info");
+	json_kv_str(&j, "action", "pool");
+	json_kv_u64(&j, "made", made);
+	json_kv_u64(&j, "dropped", dropped);
+	if (why[0])
+		json_kv_str(&j, "cause", why);
+	line_end(&b, &j);
+}
+
 void server_log(const char *level, const char *fmt, ...)
 {
 	char text[LOG_TEXT_MAX];

@@ -154,6 +154,7 @@ static int begin(struct server *s, int *ret_lock_fd, struct err *e)
 				      .on_connections = on_connections,
 				      .labels = (const char *const *)c->metrics_labels.items,
 				      .label_count = c->metrics_labels.count,
+				      .on_filled = server_log_filled,
 				      .arg = s};
 	int r = ev_new(&s->ev);
 

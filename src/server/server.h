@@ -108,5 +108,7 @@ void server_conn_free_all(struct server *s);
 void server_log_call(void *arg, const struct api_call *c);
 /* From a thread. */
 void server_log_reaped(void *arg, const char *action, const char *box, const char *cause);
+/* Of warm pools. */
+void server_log_filled(void *arg, uint64_t made, uint64_t dropped, const char *why);
 /* level: "info", "error". */
 void server_log(const char *level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

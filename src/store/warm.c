@@ -164,6 +164,7 @@ static void read_state(int dir, struct warm_pool *pools, size_t count)
 	struct warm_pool *at = NULL;
 	const char *key, *value;
 	struct lines lines;
+	uint64_t created_ms;
 	size_t len = 0;
 
 	/* Locked: somebody fills them. */
@@ -180,6 +181,11 @@ static void read_state(int dir, struct warm_pool *pools, size_t count)
 			for (size_t i = 0; i < count; i++)
 				if (strcmp(pools[i].id, value) == 0)
 					at = &pools[i];
+		} else if (at && strcmp(key, "created_ms") == 0) {
+			/* Of a pool that was changed since nothing is known. */
+			if (!str_parse_u64(value, UINT64_MAX, &created_ms) ||
+			    created_ms != at->created_ms)
+				at = NULL;
 		} else if (at && strcmp(key, "ready") == 0) {
 			(void)str_parse_u64(value, WARM_TOTAL_MAX, &at->ready);
 		} else if (at && strcmp(key, "why") == 0) {
@@ -242,6 +248,8 @@ int warm_state_write(struct state *st, const struct warm_pool *pools, size_t cou
 	buf_init(&text, STATE_MAX);
 	for (size_t i = 0; i < count && r == 0; i++) {
 		r = lines_put(&text, "pool", pools[i].id);
+		if (r == 0)
+			r = lines_put_u64(&text, "created_ms", pools[i].created_ms);
 		if (r == 0)
 			r = lines_put_u64(&text, "ready", pools[i].ready);
 		if (r == 0 && pools[i].why[0])

@@ -44,5 +44,5 @@ int warm_pool_list(struct state *st, struct warm_pool **ret, size_t *ret_count, 
 int warm_dir(struct state *st, bool make);
 /* Becomes the one that fills them, for as long as the descriptor is open. -EBUSY: another does. */
 int warm_filler_lock(struct state *st, int *ret_fd);
-/* What there is: id, ready and why of each. */
+/* What there is: id, created_ms, ready and why of each. */
 int warm_state_write(struct state *st, const struct warm_pool *pools, size_t count);

@@ -102,7 +102,9 @@ GOOD = {
     "callPort": ("", None, 502), "listPorts": ("", None, 200), "linkPort": ("", {"port": 80}, 501),
     "listAudit": ("limit=10", None, 200), "signalCommand": ("", {"signal": "TERM"}, None),
     "removeShell": ("force=1", None, 204), "stopBox": ("", {"grace": 0}, 200), "rollBack": ("", {}, 200),
-    "removeSnapshot": ("", None, 204), "removeBox": ("force=1", None, 204), "removeWorkspace": ("", None, None),
+    "setPool": ("", {"image": "host", "size": 1}, 204), "listPools": ("", None, 200),
+    "removePool": ("image=host", None, 204), "removeSnapshot": ("", None, 204),
+    "removeBox": ("force=1", None, 204), "removeWorkspace": ("", None, None),
     # These are tried elsewhere as a whole: test_serve.py has them.
     "createBox": ("", {"name": "api-made"}, 201), "pauseBox": ("", {}, None), "resumeBox": ("", {}, None),
     "openCommand": ("", None, 400), "watchFiles": ("path=/nowhere", None, 404), "answerAsk": ("", {"allow": True}, 404),
