@@ -46,6 +46,7 @@ static const char *code_of(const struct err *e)
 void api_error(struct api_call *c, const struct err *e)
 {
 	struct json *j = &c->json;
+	char code[ERR_CODE_NAME];
 
 	buf_clear(&c->out);
 	json_init(j, &c->out);
@@ -61,6 +62,8 @@ void api_error(struct api_call *c, const struct err *e)
 	json_key(j, "error");
 	json_object_begin(j);
 	json_kv_str(j, "code", code_of(e));
+	if (err_code_name(e->code, code))
+		json_kv_str(j, "errno", code);
 	json_kv_str(j, "message", e->msg);
 	json_kv_str(j, "request_id", c->id);
 	json_object_end(j);

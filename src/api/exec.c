@@ -30,9 +30,10 @@ struct api_exec {
 	struct api_command cmd;
 	enum exec_mode mode;
 	struct collect collect;
-	uint64_t offsets[2]; /* of what comes next */
-	size_t owed[2];	     /* printed, and not given back yet */
-	struct buf input;    /* a socket's, that the keeper has no room for */
+	uint64_t offsets[2];	   /* of what comes next */
+	size_t owed[2];		   /* printed, and not given back yet */
+	struct buf input;	   /* a socket's, that the keeper has no room for */
+	struct wire_attach joined; /* exec_id 0: it is a new command */
 	bool input_ended, began;
 };
 
@@ -268,10 +269,10 @@ static void on_message(struct api_call *c, bool is_text, const void *p, size_t n
 		r = api_in_parse(p, n, &object, &e);
 	else if (buf_append(&x->input, p, n) < 0)
 		r = err_set(&e, ERR_LIMIT, E2BIG, "too much stdin at once");
-	if (r == 0 && is_text && !c->body) {
+	if (r == 0 && is_text && !c->body && !x->joined.exec_id) {
 		c->body = json_incref(object);
 		r = api_command_take(c, object, &x->cmd, &e);
-		x->cmd.c.stream_input = true;
+		x->cmd.c.stream_input = !json_is_false(json_object_get(object, "stream_input"));
 		if (r == 0)
 			r = exec_begin(x, &e);
 	} else if (r == 0 && is_text) {
@@ -298,11 +299,15 @@ static void on_ready(struct core_client_wait *w, struct core_conn *conn, int r, 
 	struct err why = {0};
 
 	if (r == 0)
-		r = core_async_exec_start(&x->a, conn, &x->cmd.c, inline_max, &why);
+		r = x->joined.exec_id
+			    ? core_async_exec_join(&x->a, conn, &x->joined, &why)
+			    : core_async_exec_start(&x->a, conn, &x->cmd.c, inline_max, &why);
 	else
 		why = *e;
 	if (r < 0)
 		end_with(x, r, &why);
+	else if (x->joined.exec_id)
+		send_input(x); /* what came meanwhile: it may have nothing to say before that */
 }
 
 static int exec_begin(struct api_exec *x, struct err *e)
@@ -385,10 +390,50 @@ static int exec_socket(struct api_call *c, struct err *e)
 	return API_LATER;
 }
 
+/* One that was begun before, from byte offsets of its output on, with its stdin. */
+static int exec_join(struct api_call *c, struct err *e)
+{
+	struct wire_attach m = {.follow = 1, .input = 1};
+	struct api_exec *x;
+	int r = 0;
+
+	if (!api_wants_socket(c))
+		return err_set(e, ERR_INVALID, EINVAL, "this is for a WebSocket");
+	if (!str_parse_u64(api_param(c, "exec"), UINT32_MAX, &m.exec_id) || m.exec_id == 0)
+		return err_set(e, ERR_INVALID, EINVAL, "an exec is a number");
+	r = api_query_u64(c, "stdout_from", 0, &m.stdout_from, e);
+	if (r == 0)
+		r = api_query_u64(c, "stderr_from", 0, &m.stderr_from, e);
+	if (r < 0)
+		return r;
+	x = exec_new(c, EXEC_SOCKET);
+	if (!x)
+		return err_errno(e, ENOMEM, "join a command");
+	x->joined = m;
+	x->offsets[0] = m.stdout_from;
+	x->offsets[1] = m.stderr_from;
+	x->began = true;
+	c->on_message = on_message;
+	r = api_socket(c, e);
+	if (r == 0) {
+		struct err why;
+
+		r = exec_begin(x, &why);
+		if (r < 0)
+			end_with(x, r, &why);
+		return API_LATER;
+	}
+	c->on_gone = NULL;
+	exec_free(x);
+	return r;
+}
+
 /* clang-format off */
 const struct api_route api_exec_routes[] = {
 	{"POST", "/v1/boxes/{box}/exec", "runCommand", KEY_RUN, API_BODY_JSON, 16 << 20,
 	 .now = exec_run},
 	{"GET", "/v1/boxes/{box}/exec", "openCommand", KEY_RUN, .now = exec_socket, .socket = true},
+	{"GET", "/v1/boxes/{box}/execs/{exec}/attach", "joinCommand", KEY_RUN, .now = exec_join,
+	 .socket = true},
 	{0}};
 /* clang-format on */

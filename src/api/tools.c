@@ -14,6 +14,15 @@ static void put_bytes(struct json *j, const char *key, const char *key64, const 
 	json_base64(j, p, n);
 }
 
+static int query_size(struct api_call *c, const char *name, size_t *ret, struct err *e)
+{
+	uint64_t v;
+	int r = api_query_u64(c, name, 0, &v, e);
+
+	*ret = (size_t)v;
+	return r;
+}
+
 static int read_lines(struct api_call *c, struct cove *cove, struct err *e)
 {
 	struct cove_read_options o = {.size = sizeof(o)};
@@ -29,6 +38,12 @@ static int read_lines(struct api_call *c, struct cove *cove, struct err *e)
 		r = api_query_u64(c, "count", 0, &o.count, e);
 	if (r == 0)
 		r = api_query_bool(c, "binary", &o.binary, e);
+	if (r == 0)
+		r = query_size(c, "max_bytes", &o.max_bytes, e);
+	if (r == 0)
+		r = query_size(c, "max_line", &o.max_line_bytes, e);
+	if (r == 0)
+		r = api_query_u64(c, "timeout_ms", 0, &o.time_ms, e);
 	if (r == 0)
 		r = api_cancel_fd(c, &o.cancel_fd, e);
 	if (r == 0)
@@ -159,6 +174,7 @@ static int on_line_found(void *arg, const struct cove_match *m)
 	if (!m->is_context)
 		json_kv_u64(&c->json, "column", m->column);
 	put_bytes(&c->json, "text", "text_base64", m->text, strlen(m->text));
+	json_kv_u64(&c->json, "text_column", m->text_column);
 	json_kv_bool(&c->json, "is_cut", m->is_cut);
 	json_kv_bool(&c->json, "is_context", m->is_context);
 	json_object_end(&c->json);
@@ -209,6 +225,8 @@ static int glob_files(struct api_call *c, struct cove *cove, struct err *e)
 	if (r == 0)
 		r = api_query_u64(c, "max", 0, &o.max_count, e);
 	if (r == 0)
+		r = api_query_u64(c, "timeout_ms", 0, &o.time_ms, e);
+	if (r == 0)
 		r = api_query(c, "user", &o.user, e);
 	if (r == 0)
 		r = begin_search(c, cove, &pattern, &o.cancel_fd, &box, &path, e);
@@ -236,6 +254,8 @@ static int grep_files(struct api_call *c, struct cove *cove, struct err *e)
 		r = api_query_u64(c, "context", 0, &o.context, e);
 	if (r == 0)
 		r = api_query_u64(c, "max", 0, &o.max_count, e);
+	if (r == 0)
+		r = api_query_u64(c, "timeout_ms", 0, &o.time_ms, e);
 	if (r == 0)
 		r = api_query(c, "user", &o.user, e);
 	if (r == 0)

@@ -52,6 +52,11 @@ void err_prefix(struct err *e, const char *fmt, ...) __attribute__((format(print
 const char *err_kind_name(enum err_kind kind);
 int err_kind_exit(enum err_kind kind);
 
+/* "ENOENT"; NULL where it has no name. And back: 0 where there is none of that name. */
+enum { ERR_CODE_NAME = 24 };
+const char *err_code_name(int code, char ret[ERR_CODE_NAME]);
+int err_code_find(const char *name);
+
 /* Of a command that could not be started: 127 there is none, 126 it cannot be executed, else the
  * kind's. */
 int err_exec_exit(enum err_kind kind, int code);

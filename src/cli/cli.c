@@ -45,41 +45,10 @@ void cli_note(const char *fmt, ...)
 	say(text);
 }
 
-/* The C libraries know no common way to ask for it. In order from 1 on, as the kernel numbers them
- * for all machines that Cove runs on. The caller frees it; NULL: it has no name. */
-static char *code_name(int code)
-{
-	static const char names[] =
-		"EPERM ENOENT ESRCH EINTR EIO ENXIO E2BIG ENOEXEC EBADF ECHILD EAGAIN ENOMEM "
-		"EACCES EFAULT ENOTBLK EBUSY EEXIST EXDEV ENODEV ENOTDIR EISDIR EINVAL ENFILE "
-		"EMFILE ENOTTY ETXTBSY EFBIG ENOSPC ESPIPE EROFS EMLINK EPIPE EDOM ERANGE "
-		"EDEADLK ENAMETOOLONG ENOLCK ENOSYS ENOTEMPTY ELOOP - ENOMSG EIDRM ECHRNG "
-		"EL2NSYNC EL3HLT EL3RST ELNRNG EUNATCH ENOCSI EL2HLT EBADE EBADR EXFULL ENOANO "
-		"EBADRQC EBADSLT - EBFONT ENOSTR ENODATA ETIME ENOSR ENONET ENOPKG EREMOTE "
-		"ENOLINK EADV ESRMNT ECOMM EPROTO EMULTIHOP EDOTDOT EBADMSG EOVERFLOW ENOTUNIQ "
-		"EBADFD EREMCHG ELIBACC ELIBBAD ELIBSCN ELIBMAX ELIBEXEC EILSEQ ERESTART "
-		"ESTRPIPE EUSERS ENOTSOCK EDESTADDRREQ EMSGSIZE EPROTOTYPE ENOPROTOOPT "
-		"EPROTONOSUPPORT ESOCKTNOSUPPORT EOPNOTSUPP EPFNOSUPPORT EAFNOSUPPORT "
-		"EADDRINUSE EADDRNOTAVAIL ENETDOWN ENETUNREACH ENETRESET ECONNABORTED "
-		"ECONNRESET ENOBUFS EISCONN ENOTCONN ESHUTDOWN ETOOMANYREFS ETIMEDOUT "
-		"ECONNREFUSED EHOSTDOWN EHOSTUNREACH EALREADY EINPROGRESS ESTALE EUCLEAN "
-		"ENOTNAM ENAVAIL EISNAM EREMOTEIO EDQUOT ENOMEDIUM EMEDIUMTYPE ECANCELED ENOKEY "
-		"EKEYEXPIRED EKEYREVOKED EKEYREJECTED EOWNERDEAD ENOTRECOVERABLE ERFKILL "
-		"EHWPOISON";
-	const char *at = names;
-
-	_Static_assert(EHWPOISON == 133, "the list is another machine's");
-	for (int i = 1; i < code && at; i++) {
-		at = strchr(at, ' ');
-		at = at ? at + 1 : NULL;
-	}
-	return code > 0 && at && *at != '-' ? strndup(at, strcspn(at, " ")) : NULL;
-}
-
 /* The message may be longer than the error's own. */
 static int fail(struct cli *c, const struct cove_error *err, const char *message)
 {
-	autofree char *code = code_name(err->code);
+	char code[ERR_CODE_NAME];
 	struct cli_object o;
 	struct json *j;
 
@@ -89,7 +58,7 @@ static int fail(struct cli *c, const struct cove_error *err, const char *message
 		json_key(j, "error");
 		json_object_begin(j);
 		json_kv_str(j, "kind", cove_error_name(err->kind));
-		if (code)
+		if (err_code_name(err->code, code))
 			json_kv_str(j, "code", code);
 		json_kv_str(j, "message", message);
 		json_object_end(j);

@@ -49,6 +49,7 @@ struct verb {
 	 * other arguments, or at stdin, before that calls cli_find itself. */
 	bool has_box;
 	bool answers; /* does something and says on stdout what */
+	bool here;    /* of this machine: it cannot be asked of a server (COVE_HOST) */
 	/* Its options and arguments are those of this program of ours, as they are. */
 	const char *program;
 	/* What it does, one of: */
@@ -82,6 +83,10 @@ extern const struct verb verb_system_reap;
 
 /* Of `cove snapshot`. */
 extern const struct verb verb_snapshot_export, verb_snapshot_import;
+
+/* This is cove-remote, which `cove` becomes where COVE_HOST names a server: the same verbs, and
+ * src/remote in place of src/core behind cove.h. */
+extern const bool cli_is_remote;
 
 /* The verb with that name, or NULL. Where it has verbs of its own and next names one, that one;
  * next may be NULL. */

@@ -258,6 +258,7 @@ static int run(struct cli *c)
 
 const struct verb verb_doctor = {
 	.name = "doctor",
+	.here = true,
 	.synopsis = "doctor [--no-test|--setup-storage [--size SIZE]|--remove-storage] [--json]",
 	.summary = "what this host can do, what is missing",
 	.help = "One line per thing a box stands on: fine, limited (boxes work with less) or\n"

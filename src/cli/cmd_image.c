@@ -74,6 +74,7 @@ static const struct verb image_ls = {
 
 static const struct verb image_make = {
 	.name = "image make",
+	.here = true,
 	.synopsis = "image make [NAME] [FLAGS] [-- BUILDER ARGUMENTS]",
 	.summary = "build the base image, or add packages to an image",
 	.help = "A small real Debian with python, node, git and build tools; arguments after --\n"

@@ -14,7 +14,7 @@
 #include "cli/box.h"
 #include "cli/command.h"
 #include "cli/list.h"
-#include "core/core.h"
+#include "core/list.h"
 #include "doctor/doctor.h"
 
 #include <errno.h>
@@ -601,6 +601,7 @@ static int run(struct cli *c)
 
 const struct verb verb_sbx = {
 	.name = "sbx",
+	.here = true,
 	.synopsis = "sbx VERB ...",
 	.summary = "Docker's sbx verbs, for its callers",
 	.help = "version                           which Cove, and which wall\n"

@@ -3,6 +3,7 @@
 
 const struct verb verb_serve = {
 	.name = "serve",
+	.here = true,
 	.synopsis = "serve [--listen ADDRESS:PORT]... [--config FILE] [OPTIONS]",
 	.summary = "serve boxes over HTTP",
 	.help = "For SDKs and other machines. Listens on a Unix socket, where this user needs\n"

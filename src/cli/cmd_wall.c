@@ -227,6 +227,7 @@ const struct verb verb_wall = {
 	.subs = (const struct verb[]){{.name = "ls", .synopsis = "wall ls", .list = &form},
 				      {.name = "add",
 				       .synopsis = "wall add NAME [PROGRAM]",
+				       .here = true,
 				       .args = {1, 2},
 				       .run = add},
 				      {.name = "rm",

@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { SECTION_VERBS = 12, VERBS_MAX = 64, HELP_MAX = 64 << 10 };
@@ -178,6 +179,11 @@ static int act(struct cli *c, const struct verb *v, size_t first)
 		r = check_count(c, s, first + 1);
 		return r ? r : act(c, s, first + 1);
 	}
+	if (v->here && cli_is_remote)
+		return cli_error(c, COVE_UNSUPPORTED,
+				 "`cove %s` works on the server's machine only: run it there, "
+				 "without COVE_HOST",
+				 v->subs || !v->synopsis ? v->name : c->verb->name);
 	r = v->no_home ? 0 : cli_open(c);
 	if (r == 0 && v->has_box)
 		r = cli_find(c, &c->box);
@@ -189,16 +195,28 @@ static int act(struct cli *c, const struct verb *v, size_t first)
 }
 
 /* In our place: signals and the exit status are that program's. */
-static int run_program(struct cli *c, char **argv)
+static int become(struct cli *c, const char *program, char **argv)
 {
 	char path[512];
 	struct err e;
 
-	if (spawn_find_program(c->verb->program, path, sizeof(path), &e) < 0)
+	if (spawn_find_program(program, path, sizeof(path), &e) < 0)
 		return cli_error(c, (enum cove_error_kind)e.kind, "%s", e.msg);
-	argv[-1] = (char *)(uintptr_t)c->verb->program; /* the verb's word stood there */
-	execv(path, argv - 1);
+	execv(path, argv);
 	return cli_error(c, COVE_INTERNAL, "start '%.120s': %s", path, strerror(errno));
+}
+
+static int run_program(struct cli *c, char **argv)
+{
+	argv[-1] = (char *)(uintptr_t)c->verb->program; /* the verb's word stood there */
+	return become(c, c->verb->program, argv - 1);
+}
+
+static bool names_server(void)
+{
+	const char *host = getenv("COVE_HOST");
+
+	return !cli_is_remote && host && *host;
 }
 
 static int run_verb(struct cli *c, int argc, char **argv)
@@ -255,6 +273,8 @@ int main(int argc, char **argv)
 	int out_flags = fcntl(STDOUT_FILENO, F_GETFL), used = 2, status;
 
 	log_init();
+	if (names_server())
+		return become(&c, "cove-remote", argv);
 	c.no_stdout = out_flags < 0 || (out_flags & O_ACCMODE) == O_RDONLY;
 	if (fcntl(STDIN_FILENO, F_GETFD) < 0 || out_flags < 0 || fcntl(STDERR_FILENO, F_GETFD) < 0)
 		fd_fill_low();
@@ -282,8 +302,9 @@ int main(int argc, char **argv)
 		return help_unknown(&c, argv[1]);
 	}
 	used += strchr(c.verb->name, ' ') != NULL; /* a second word names it */
-	status = c.verb->program ? run_program(&c, argv + used)
-				 : run_verb(&c, argc - used, argv + used);
+	status = c.verb->program && !(cli_is_remote && c.verb->here)
+			 ? run_program(&c, argv + used)
+			 : run_verb(&c, argc - used, argv + used);
 	options_done(&c.o);
 	cove_box_free(c.box);
 	cove_free(c.cove);

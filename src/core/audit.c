@@ -13,20 +13,6 @@ struct reading {
 	struct err *e;
 };
 
-/* clang-format off */
-#define R(name) FIELD_NAMED(cove_audit_row, name)
-static const struct wire_named_field row_fields[] = {
-	FIELD_ALWAYS(cove_audit_row, time_ms), FIELD_ALWAYS(cove_audit_row, box),
-	FIELD_ALWAYS(cove_audit_row, seq), R(kind), R(exec_id), R(host), R(port), R(method),
-	R(path), R(rule), R(verdict), R(reason), R(address), R(status), R(bytes_up),
-	R(bytes_down), R(duration_ms), R(count), R(credential), R(by), R(about), R(why), {0}};
-/* clang-format on */
-
-char *cove_audit_row_json(const struct cove_audit_row *row)
-{
-	return view_row_json(row_fields, row);
-}
-
 /* 1 stops: the caller has seen enough. */
 static int on_row(void *arg, const char *box, const struct audit_row *row)
 {

@@ -276,6 +276,23 @@ int core_async_exec_start(struct core_async_exec *a, struct core_conn *conn,
 	return 0;
 }
 
+int core_async_exec_join(struct core_async_exec *a, struct core_conn *conn,
+			 const struct wire_attach *m, struct err *e)
+{
+	int r;
+
+	memset(&a->x, 0, sizeof(a->x));
+	r = core_exec_join(&a->x, conn, m);
+	if (r < 0) {
+		core_request_forget(&a->x.call.q);
+		return err_errno(e, -r, "join a command");
+	}
+	a->x.call.q.on_frame = on_frame;
+	a->x.call.q.on_done = on_done;
+	core_send(conn);
+	return 0;
+}
+
 int core_async_exec_took(struct core_async_exec *a, enum wire_stream stream, size_t n)
 {
 	int r;

@@ -52,6 +52,9 @@ struct core_async_exec {
 /* Set the callbacks first. command->input is at most WIRE_WINDOW; more comes as a stream. */
 int core_async_exec_start(struct core_async_exec *a, struct core_conn *conn,
 			  const struct cove_command *command, uint64_t inline_max, struct err *e);
+/* Joins one that was begun before, in the same way. */
+int core_async_exec_join(struct core_async_exec *a, struct core_conn *conn,
+			 const struct wire_attach *m, struct err *e);
 int core_async_exec_took(struct core_async_exec *a, enum wire_stream stream, size_t n);
 /* As much of stdin as the command's window and the connection's queue take; the rest when a
  * further event or on_drained of the connection came. */

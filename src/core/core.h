@@ -29,6 +29,7 @@
 #include "base/limits_build.h"
 #include "core/admission.h"
 #include "core/call.h"
+#include "core/plain.h"
 #include "cove.h"
 #include "storage/ids.h"
 #include "store/event.h"
@@ -77,10 +78,6 @@ struct cove_box {
 int core_return(struct cove *cove, const char *box, int r, const struct err *e,
 		struct cove_error *err);
 
-/* Copies a caller's struct that begins with its size into one of ours, zeroing what it is too old
- * to know. -EINVAL when size was not set. */
-int core_copy_sized(void *dst, size_t size, const void *src, struct err *e);
-
 void core_event(struct cove *cove, const struct event *ev);
 
 /* The caller's ids, detected once. */
@@ -88,9 +85,6 @@ int core_ids(struct cove *cove, struct err *e);
 
 /* Adds the remedy to an error about a file on the host that belongs to the boxes' ids. */
 void core_hint_owner(struct cove *cove, uid_t owner, struct err *e);
-
-/* Text from a box, made safe to show in a sentence. */
-const char *core_show(char *dst, size_t size, const char *text);
 
 /* ---- spawn.c ---- */
 
@@ -180,10 +174,6 @@ void core_spec_default_limits(struct spec *spec);
 /* How many running boxes have an init from before a mend that matters, and their names with commas,
  * cut where they do not fit. Sweeps nothing. */
 int list_outdated(struct cove *cove, char *ret, size_t size);
-
-/* Appends what of the host a box shows, its workspace first, each with its NUL; with ":ro" where it
- * can only be read. 0, -ENOENT for a box that is gone, or another negative errno. */
-int list_host_paths(struct cove *cove, const char *name, struct buf *ret);
 
 /* ---- sweep.c ---- */
 

@@ -13,28 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-_Static_assert((int)COVE_INTERNAL == (int)ERR_INTERNAL && (int)COVE_INVALID == (int)ERR_INVALID &&
-		       (int)COVE_FULL == (int)ERR_FULL && (int)COVE_DAMAGED == ERR_KIND_COUNT - 1,
-	       "the public kinds are ours, in our order");
-_Static_assert(sizeof(((struct cove_error *)0)->message) == sizeof(((struct err *)0)->msg),
-	       "a sentence fits");
-
 enum { EVENT_LINE_MAX = 64 << 10 };
-
-const char *cove_version(void)
-{
-	return COVE_VERSION;
-}
-
-int cove_abi(void)
-{
-	return COVE_ABI;
-}
-
-const char *cove_error_name(enum cove_error_kind kind)
-{
-	return err_kind_name((enum err_kind)kind);
-}
 
 /* The JSON form without the newline that files want after it. */
 static const char *line_of(struct buf *b)
@@ -73,36 +52,12 @@ void core_event(struct cove *cove, const struct event *ev)
 int core_return(struct cove *cove, const char *box, int r, const struct err *e,
 		struct cove_error *err)
 {
-	if (r >= 0) {
-		if (err)
-			*err = (struct cove_error){0};
+	if (core_error_fill(r, e, err) >= 0)
 		return r;
-	}
-	if (err) {
-		err->kind = (enum cove_error_kind)(e->kind == ERR_NONE ? ERR_INTERNAL : e->kind);
-		err->code = e->code ? e->code : -r;
-		str_copy(err->message, sizeof(err->message), e->msg[0] ? e->msg : strerror(-r));
-	}
 	core_event(cove, &(struct event){.kind = EVENT_FAIL,
 					 .box = box,
 					 .cause = e->msg[0] ? e->msg : strerror(-r)});
 	return r;
-}
-
-int core_copy_sized(void *dst, size_t size, const void *src, struct err *e)
-{
-	size_t given;
-
-	memset(dst, 0, size);
-	if (!src)
-		return 0;
-	memcpy(&given, src, sizeof(given));
-	if (given < sizeof(given) || given > 65536)
-		return err_set(
-			e, ERR_INVALID, EINVAL,
-			"a struct given to Cove has no size: set .size = sizeof(struct ...)");
-	memcpy(dst, src, given < size ? given : size);
-	return 0;
 }
 
 int core_ids(struct cove *cove, struct err *e)
@@ -116,19 +71,6 @@ int core_ids(struct cove *cove, struct err *e)
 		return r;
 	cove->has_ids = true;
 	return 0;
-}
-
-const char *core_show(char *dst, size_t size, const char *text)
-{
-	struct buf b;
-	const char *shown;
-
-	buf_init(&b, 4 * BOX_PATH_MAX + 8);
-	if (str_escape(&b, text, strnlen(text, BOX_PATH_MAX)) < 0 || !(shown = buf_cstr(&b)))
-		shown = "?";
-	str_copy(dst, size, shown);
-	buf_done(&b);
-	return dst;
 }
 
 static int cove_make(struct cove **ret, const struct cove_options *options, struct err *e)

@@ -468,19 +468,6 @@ int cove_grant(struct cove *cove, const char *box, const struct cove_grant *give
 	return core_return(cove, box, r, &e, err);
 }
 
-/* clang-format off */
-#define A(name) FIELD_ALWAYS(cove_ask, name)
-#define N(name) FIELD_NAMED(cove_ask, name)
-static const struct wire_named_field ask_fields[] = {
-	N(box), A(id), A(host), A(port), N(method), N(path), N(query), N(rule), N(exec_id),
-	A(since_ms), A(left_ms), A(requests), {0}};
-/* clang-format on */
-
-char *cove_ask_json(const struct cove_ask *ask)
-{
-	return view_row_json(ask_fields, ask);
-}
-
 struct listing {
 	bool names_box;
 	cove_on_ask *on_ask;

@@ -479,6 +479,16 @@ int cove_exec_start(struct cove_box *box, const struct cove_command *command,
 	return core_return(box->cove, box->name, r, &e, err);
 }
 
+int core_exec_join(struct cove_exec *x, struct core_conn *conn, const struct wire_attach *m)
+{
+	x->conn = conn;
+	core_call_begin(&x->call, conn);
+	x->exec_id = m->exec_id;
+	x->quiet = true;
+	init_flows(x);
+	return wire_attach_encode(core_out(conn), x->call.q.id, 0, m);
+}
+
 int core_exec_attach(struct cove_box *box, const struct wire_attach *m, struct cove_exec **ret,
 		     struct err *e)
 {
@@ -491,11 +501,7 @@ int core_exec_attach(struct cove_box *box, const struct wire_attach *m, struct c
 	if (r == 0) {
 		x->box = box;
 		box->refs++;
-		core_call_begin(&x->call, x->conn);
-		x->exec_id = m->exec_id;
-		x->quiet = true;
-		init_flows(x);
-		r = wire_attach_encode(core_out(x->conn), x->call.q.id, 0, m);
+		r = core_exec_join(x, x->conn, m);
 		if (r == 0)
 			r = core_conn_flush(x->conn, e);
 	}

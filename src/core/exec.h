@@ -14,6 +14,7 @@
 #include "wire/msg.h"
 
 struct log_reader;
+struct wire_attach;
 
 struct cove_exec {
 	struct cove_box *box;	/* a reference; NULL for a log */
@@ -77,6 +78,8 @@ int core_exec_frame(struct cove_exec *x, const struct wire_frame *f, struct cove
 /* What a record says, for the caller. */
 void exec_result(const struct exec_record *m, struct cove_result *r);
 
+/* Queues ATTACH on a connection; nothing is sent yet. */
+int core_exec_join(struct cove_exec *x, struct core_conn *conn, const struct wire_attach *m);
 /* Joins a command of the box. */
 int core_exec_attach(struct cove_box *box, const struct wire_attach *m, struct cove_exec **ret,
 		     struct err *e);

@@ -3,6 +3,7 @@
  * wrote. No keeper is asked, so a thousand boxes are listed in the time of a few thousand system
  * calls (four for each) and one that hangs holds up nothing.
  */
+#include "core/list.h"
 #include "base/limits.h"
 #include "base/str.h"
 #include "core/core.h"

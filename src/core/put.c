@@ -361,7 +361,7 @@ int put_target(struct cove_box *box, const char *host_path, const char *box_path
 	return 0;
 }
 
-int put_open(struct cove *cove, const char *host_path, int *ret_fd, struct err *e)
+int put_open(struct cove_box *box, const char *host_path, int *ret_fd, struct err *e)
 {
 	autoclose int fd = -1;
 	struct stat st;
@@ -373,7 +373,7 @@ int put_open(struct cove *cove, const char *host_path, int *ret_fd, struct err *
 	if (fd < 0 || fstat(fd, &st) < 0) {
 		r = err_errno(e, errno, "read '%.100s'", host_path);
 		if (stat(host_path, &st) == 0)
-			core_hint_owner(cove, st.st_uid, e);
+			core_hint_owner(box->cove, st.st_uid, e);
 		return r;
 	}
 	if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
@@ -410,7 +410,7 @@ int put_at(struct cove_box *box, const char *host_path, const char *target,
 	   const struct cove_copy *how, struct err *e)
 {
 	autoclose int fd = -1;
-	int r = put_open(box->cove, host_path, &fd, e);
+	int r = put_open(box, host_path, &fd, e);
 
 	return r < 0 ? r : put_fd_at(box, fd, target, how, e);
 }
@@ -420,7 +420,7 @@ static int put(struct cove_box *box, const char *host_path, const char *box_path
 {
 	autoclose int fd = -1;
 	char target[BOX_PATH_MAX];
-	int r = put_open(box->cove, host_path, &fd, e);
+	int r = put_open(box, host_path, &fd, e);
 
 	if (r == 0)
 		r = put_target(box, host_path, box_path, how, false, target, e);
@@ -641,4 +641,9 @@ int cove_put_data(struct cove_box *box, const char *box_path, const void *data, 
 	int r = put_one(box, box_path, mode, &s, NULL, &e);
 
 	return core_return(box->cove, box->name, r, &e, err);
+}
+
+int carry_return(struct cove_box *box, int r, const struct err *e, struct cove_error *err)
+{
+	return core_return(box->cove, box->name, r, e, err);
 }

@@ -1,16 +1,12 @@
-/* Running a command to its end, and its result as JSON. */
+/* Running a command to its end. */
 #include "core/result.h"
-#include "base/json.h"
 #include "base/limits.h"
 #include "base/str.h"
 #include "core/exec.h"
-#include "core/view.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { JSON_RESULT_MAX = 16 << 20 };
 
 /* Until EXIT, or STARTED or QUEUED of a background command. */
 static int run_to_end(struct cove_exec *x, const struct cove_command *command, struct collect *c,
@@ -100,80 +96,4 @@ int cove_run(struct cove_box *box, const struct cove_command *command, struct co
 	struct err e = {0};
 
 	return core_return(box->cove, box->name, run(box, command, ret, &e), &e, err);
-}
-
-void cove_result_free(struct cove_result *result)
-{
-	if (!result)
-		return;
-	free(result->out);
-	free(result->err_out);
-	free(result->cwd);
-	free(result->denied);
-	memset(result, 0, sizeof(*result));
-}
-
-static void put_stream(struct json *j, const char *key, const char *key64, const char *p, size_t n)
-{
-	json_key(j, key);
-	json_strn(j, p ? p : "", n);
-	if (str_is_utf8(p, n))
-		return;
-	json_key(j, key64);
-	json_base64(j, p, n);
-}
-
-/* clang-format off */
-#define A(name) FIELD_ALWAYS(cove_result, name)
-#define N(name) FIELD_NAMED(cove_result, name)
-#define K(name) FIELD_KNOWN(cove_result, name)
-static const struct wire_named_field before_streams[] = {
-	A(exec_id), FIELD_IF(cove_result, exit_code, has_exit), FIELD_KNOWN(cove_result, signal),
-	{0}};
-static const struct wire_named_field after_streams[] = {
-	{"cwd", {FIELD_STR, offsetof(struct cove_result, cwd), 0}, SHOW_ALWAYS, 0}, A(duration_ms),
-	A(timed_out), A(oom_killed), A(truncated), N(never_started),
-	FIELD_SHOWN(cove_result, "stdout_bytes", out_bytes, ALWAYS),
-	FIELD_SHOWN(cove_result, "stderr_bytes", err_bytes, ALWAYS), A(shell), A(cause),
-	K(limit), K(limit_value), K(remedy),
-	VIEW_USED(cove_result), N(denied_more), {0}};
-static const struct wire_named_field denial_fields[] = {
-	FIELD_ALWAYS(cove_denial, host), FIELD_SHOWN(cove_denial, "port", port, KNOWN),
-	FIELD_NAMED(cove_denial, method), FIELD_ALWAYS(cove_denial, reason),
-	FIELD_NAMED(cove_denial, why), FIELD_NAMED(cove_denial, remedy),
-	FIELD_NAMED(cove_denial, shared), {0}};
-/* clang-format on */
-
-static void put_denials(struct json *j, const struct cove_result *result)
-{
-	json_key(j, "denied");
-	json_array_begin(j);
-	for (size_t i = 0; i < result->denied_count; i++) {
-		json_object_begin(j);
-		wire_fields_json(j, denial_fields, &result->denied[i]);
-		json_object_end(j);
-	}
-	json_array_end(j);
-}
-
-char *cove_result_json(const struct cove_result *result)
-{
-	struct json j;
-	struct buf b;
-	char *text = NULL;
-
-	buf_init(&b, JSON_RESULT_MAX);
-	json_init(&j, &b);
-	json_object_begin(&j);
-	wire_fields_json(&j, before_streams, result);
-	put_stream(&j, "stdout", "stdout_base64", result->out, result->out_len);
-	put_stream(&j, "stderr", "stderr_base64", result->err_out, result->err_len);
-	wire_fields_json(&j, after_streams, result);
-	put_denials(&j, result);
-	result_put_files(&j, result->files);
-	json_object_end(&j);
-	if (j.error == 0 && buf_cstr(&b))
-		text = strdup(buf_cstr(&b));
-	buf_done(&b);
-	return text;
 }

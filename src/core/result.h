@@ -34,7 +34,3 @@ static inline int result_collected(const struct cove_result *ended, struct colle
 	*ret = (struct cove_result){0};
 	return -ENOMEM;
 }
-
-/* Members of a result's object; none where files is NULL. */
-struct json;
-void result_put_files(struct json *j, const struct cove_files *files);

@@ -14,11 +14,14 @@
 #include "base/limits.h"
 #include "base/path.h"
 #include "base/str.h"
-#include "core/result.h"
-#include "core/transfer.h"
+#include "core/carry.h"
+#include "core/plain.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* The caller's wishes, and what is under way. */
 struct carry {
@@ -169,7 +172,7 @@ static int check_input(struct carry *c, size_t i, struct err *e)
 			return err_set(e, ERR_INVALID, EINVAL, "two inputs have one source");
 	if (!t->from)
 		return fcntl(t->fd, F_GETFD) < 0 ? err_errno(e, errno, "read an input") : 0;
-	return put_open(c->box->cove, t->from, &fd, e);
+	return put_open(c->box, t->from, &fd, e);
 }
 
 static bool is_same_place(const struct get_place *a, const struct get_place *b)
@@ -247,7 +250,7 @@ static int put_item(struct carry *c, struct cove_transfer *t, const char *target
 	int r = t->from ? put_at(c->box, t->from, target, &how, e)
 			: put_stream(c->box, t->fd, target, 0644, &how, e);
 
-	core_return(NULL, NULL, r, e, &t->error);
+	core_error_fill(r, e, &t->error);
 	if (r > 0)
 		t->left_out = (uint64_t)r;
 	return r < 0 ? r : 0;
@@ -275,7 +278,7 @@ static int get_item(struct carry *c, struct cove_transfer *t)
 	int r = in_box(c, t->from, path, &e);
 
 	if (r < 0)
-		return core_return(NULL, NULL, r, &e, &t->error);
+		return core_error_fill(r, &e, &t->error);
 	if (t->to)
 		r = cove_get(c->box, path, t->to, &how, &t->error);
 	else
@@ -289,7 +292,7 @@ static int get_item(struct carry *c, struct cove_transfer *t)
 	r = err_set(&e, ERR_DENIED, EACCES,
 		    "%llu of '%.80s' could not be read (%s); the rest was copied",
 		    (unsigned long long)c->skipped, t->from, c->why);
-	return core_return(NULL, NULL, r, &e, &t->error);
+	return core_error_fill(r, &e, &t->error);
 }
 
 /* ---- the calls ---- */
@@ -314,7 +317,7 @@ int cove_put_files(struct cove_box *box, const struct cove_files *files, struct 
 
 	if (r == 0)
 		r = put_all(&c, &e);
-	return core_return(box->cove, box->name, r, &e, err);
+	return carry_return(box, r, &e, err);
 }
 
 int cove_get_files(struct cove_box *box, const struct cove_files *files, struct cove_error *err)
@@ -327,7 +330,7 @@ int cove_get_files(struct cove_box *box, const struct cove_files *files, struct 
 		r = check_items(c.files.outputs, c.files.output_count, "outputs", &e);
 	for (size_t i = 0; r == 0 && i < c.files.output_count; i++)
 		failed += c.given_up || get_item(&c, output_at(&c, i)) < 0;
-	return core_return(box->cove, box->name, r < 0 ? r : failed, &e, err);
+	return carry_return(box, r < 0 ? r : failed, &e, err);
 }
 
 /* The command's own where the files say nothing of it. */
@@ -360,7 +363,7 @@ int cove_run_with(struct cove_box *box, const struct cove_command *command,
 	if (r == 0)
 		r = run_with(box, command, &f, &how, &e);
 	if (r < 0)
-		return core_return(box->cove, box->name, r, &e, err);
+		return carry_return(box, r, &e, err);
 	f.size = sizeof(f);
 	r = cove_put_files(box, &f, err);
 	if (r == 0)
@@ -371,53 +374,4 @@ int cove_run_with(struct cove_box *box, const struct cove_command *command,
 	if (f.output_count > 0)
 		r = cove_get_files(box, &f, err);
 	return r < 0 ? r : 0;
-}
-
-/* ---- as JSON ---- */
-
-/* A path is bytes; where they are no text they are given whole besides. */
-static void put_path(struct json *j, const char *key, const char *key64, const char *path)
-{
-	json_kv_str(j, key, path ? path : "-");
-	if (!path || str_is_utf8(path, strlen(path)))
-		return;
-	json_key(j, key64);
-	json_base64(j, path, strlen(path));
-}
-
-static void put_items(struct json *j, const char *key, struct cove_transfer *items, size_t count)
-{
-	json_key(j, key);
-	json_array_begin(j);
-	for (size_t i = 0; i < count; i++) {
-		const struct cove_transfer *t = item_at(items, i);
-
-		json_object_begin(j);
-		put_path(j, "path", "path_base64", t->from);
-		put_path(j, "to", "to_base64", t->to);
-		json_kv_u64(j, "bytes", t->bytes);
-		json_kv_u64(j, "files", t->files);
-		json_kv_u64(j, "left_out", t->left_out);
-		json_key(j, "error");
-		if (t->error.kind == COVE_OK) {
-			json_nil(j);
-		} else {
-			json_object_begin(j);
-			json_kv_str(j, "kind", cove_error_name(t->error.kind));
-			json_kv_str(j, "message", t->error.message);
-			json_object_end(j);
-		}
-		json_object_end(j);
-	}
-	json_array_end(j);
-}
-
-void result_put_files(struct json *j, const struct cove_files *files)
-{
-	struct cove_files f;
-
-	if (!files || core_copy_sized(&f, sizeof(f), files, NULL) < 0)
-		return;
-	put_items(j, "inputs", f.inputs, f.input_count);
-	put_items(j, "outputs", f.outputs, f.output_count);
 }

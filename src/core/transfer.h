@@ -4,11 +4,11 @@
  */
 #pragma once
 
+#include "core/carry.h"
 #include "core/core.h"
 #include "wire/link.h"
 #include "wire/msg.h"
 
-#include <limits.h>
 #include <sys/types.h>
 
 struct transfer {
@@ -47,26 +47,3 @@ int transfer_given_up(struct err *e);
  * there. */
 int files_probe(struct cove_box *box, const char *path, const struct cove_copy *how, char *ret_type,
 		struct err *e);
-
-/* put.c: a file or directory of the host, opened to be put. */
-int put_open(struct cove *cove, const char *host_path, int *ret_fd, struct err *e);
-/* Where cove_put would put it, as a path in the box: inside what is a directory there. makes_dir:
- * also inside what ends in a slash and is not there yet. */
-int put_target(struct cove_box *box, const char *host_path, const char *box_path,
-	       const struct cove_copy *how, bool makes_dir, char ret[BOX_PATH_MAX], struct err *e);
-/* Puts it there, and nowhere inside. How many entries were left out. */
-int put_at(struct cove_box *box, const char *host_path, const char *target,
-	   const struct cove_copy *how, struct err *e);
-/* What a descriptor has; as cove_put_fd. */
-int put_stream(struct cove_box *box, int fd, const char *box_path, unsigned mode,
-	       const struct cove_copy *how, struct err *e);
-
-/* get.c: where a copy would go. Two that are equal are one place. */
-struct get_place {
-	dev_t dev; /* of the directory, or of the pipe or device itself */
-	ino_t ino;
-	char name[NAME_MAX + 1]; /* there */
-};
-/* Finds it before there is anything to copy: an error that cove_get would meet at its end. */
-int get_find_place(const char *host_path, const char *box_path, struct get_place *ret,
-		   struct err *e);

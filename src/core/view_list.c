@@ -24,4 +24,25 @@ const struct wire_named_field view_snapshot_fields[] = {
 	A(snapshot, layers), A(snapshot, left_out), A(snapshot, host_dirs),
 	A(snapshot, copy_left_out), A(snapshot, frozen_us),
 	A(snapshot, total_us), A(snapshot, unfrozen), A(snapshot, inside), K(snapshot, tags), {0}};
+#define Q(name) FIELD_NAMED(cove_ask, name)
+#define QA(name) FIELD_ALWAYS(cove_ask, name)
+const struct wire_named_field view_ask_fields[] = {
+	Q(box), QA(id), QA(host), QA(port), Q(method), Q(path), Q(query), Q(rule), Q(exec_id),
+	QA(since_ms), QA(left_ms), QA(requests), {0}};
+#define R(name) FIELD_NAMED(cove_audit_row, name)
+const struct wire_named_field view_audit_fields[] = {
+	FIELD_ALWAYS(cove_audit_row, time_ms), FIELD_ALWAYS(cove_audit_row, box),
+	FIELD_ALWAYS(cove_audit_row, seq), R(kind), R(exec_id), R(host), R(port), R(method),
+	R(path), R(rule), R(verdict), R(reason), R(address), R(status), R(bytes_up),
+	R(bytes_down), R(duration_ms), R(count), R(credential), R(by), R(about), R(why), {0}};
 /* clang-format on */
+
+char *cove_ask_json(const struct cove_ask *ask)
+{
+	return view_row_json(view_ask_fields, ask);
+}
+
+char *cove_audit_row_json(const struct cove_audit_row *row)
+{
+	return view_row_json(view_audit_fields, row);
+}

@@ -1,5 +1,5 @@
 /*
- * A server's end of a WebSocket; see ws_end.h.
+ * An end of a WebSocket; see ws_end.h.
  *
  * How it works
  *
@@ -17,18 +17,30 @@
 #include "http/ws_end.h"
 
 #include "base/limits.h"
+#include "base/rand.h"
 #include "base/str.h"
 #include "http/text.h"
 
 #include <string.h>
 
 enum { CODE_BYTES = 2, REASON_MAX = WS_CONTROL_MAX - CODE_BYTES };
+enum { MASKED = 0x80, MASK_BYTES = 4 };
+
+static void init(struct ws_end *w, size_t message_max, bool is_client)
+{
+	*w = (struct ws_end){.message_max = message_max, .is_client = is_client};
+	ws_relay_init(&w->relay, !is_client, false);
+	buf_init(&w->message, message_max ? message_max : WS_PIECE_MAX);
+}
 
 void ws_end_init(struct ws_end *w, size_t message_max)
 {
-	*w = (struct ws_end){.message_max = message_max};
-	ws_relay_init(&w->relay, true, false);
-	buf_init(&w->message, message_max ? message_max : WS_PIECE_MAX);
+	init(w, message_max, false);
+}
+
+void ws_end_init_client(struct ws_end *w, size_t message_max)
+{
+	init(w, message_max, true);
 }
 
 void ws_end_done(struct ws_end *w)
@@ -36,12 +48,18 @@ void ws_end_done(struct ws_end *w)
 	buf_done(&w->message);
 }
 
-static int write_frame(uint8_t op, const void *p, size_t n, struct buf *out)
+/* What a client writes is masked, with bytes that cannot be foreseen. */
+static int write_frame(const struct ws_end *w, uint8_t op, const void *p, size_t n, struct buf *out)
 {
 	struct ws_frame f = {.op = op, .is_last = true, .len = n};
 	uint8_t head[WS_HEAD_MAX], *to;
-	size_t len = ws_frame_write(&f, head);
+	size_t len = ws_frame_write(&f, head), at;
 
+	if (w->is_client) {
+		head[1] |= MASKED;
+		rand_bytes(head + len, MASK_BYTES);
+		len += MASK_BYTES;
+	}
 	if (n > SIZE_MAX - len)
 		return -ENOBUFS;
 	to = buf_reserve(out, len + n);
@@ -50,16 +68,19 @@ static int write_frame(uint8_t op, const void *p, size_t n, struct buf *out)
 	to = mempcpy(to, head, len);
 	if (n > 0)
 		memcpy(to, p, n);
+	for (at = 0; w->is_client && at < n; at++)
+		to[at] ^= head[len - MASK_BYTES + (at & 3)];
 	buf_commit(out, len + n);
 	return 0;
 }
 
-static int write_close(unsigned code, const char *reason, size_t n, struct buf *out)
+static int write_close(const struct ws_end *w, unsigned code, const char *reason, size_t n,
+		       struct buf *out)
 {
 	uint8_t payload[WS_CONTROL_MAX] = {(uint8_t)(code >> 8), (uint8_t)code};
 
 	memcpy(payload + CODE_BYTES, reason, n);
-	return write_frame(WS_OP_CLOSE, payload, CODE_BYTES + n, out);
+	return write_frame(w, WS_OP_CLOSE, payload, CODE_BYTES + n, out);
 }
 
 /* May stand in a close frame. */
@@ -73,7 +94,7 @@ static bool is_code(unsigned code)
 static int fail(struct ws_end *w, enum ws_code code, struct buf *out)
 {
 	if (!w->close_sent)
-		(void)write_close(code, "", 0, out);
+		(void)write_close(w, code, "", 0, out);
 	w->failed = w->close_sent = true;
 	return -EBADMSG;
 }
@@ -182,7 +203,7 @@ static int end_close(struct ws_end *w, struct ws_event *ret, struct buf *out, st
 	if (!str_is_utf8(w->control + CODE_BYTES, reason))
 		return refuse(w, WS_CODE_NOT_UTF8, "a WebSocket close that is not UTF-8", out, e);
 	if (!w->close_sent)
-		r = write_frame(WS_OP_CLOSE, w->control, n > 0 ? CODE_BYTES : 0, out);
+		r = write_frame(w, WS_OP_CLOSE, w->control, n > 0 ? CODE_BYTES : 0, out);
 	if (r < 0)
 		return r;
 	w->close_sent = w->closed = true;
@@ -203,7 +224,7 @@ static int end_frame(struct ws_end *w, struct ws_event *ret, struct buf *out, st
 		r = end_close(w, ret, out, e);
 	} else if (w->frame.op == WS_OP_PING) {
 		if (!w->close_sent)
-			r = write_frame(WS_OP_PONG, w->control, (size_t)w->frame.len, out);
+			r = write_frame(w, WS_OP_PONG, w->control, (size_t)w->frame.len, out);
 	} else if (w->frame.op == WS_OP_PONG) {
 		*ret = (struct ws_event){.kind = WS_PONG,
 					 .data = w->control,
@@ -288,14 +309,14 @@ int ws_end_send(struct ws_end *w, enum ws_event_kind kind, const void *p, size_t
 		return -EPIPE;
 	if (kind == WS_TEXT && !str_is_utf8(p, n))
 		return -EINVAL;
-	return write_frame(kind == WS_TEXT ? WS_OP_TEXT : WS_OP_BINARY, p, n, out);
+	return write_frame(w, kind == WS_TEXT ? WS_OP_TEXT : WS_OP_BINARY, p, n, out);
 }
 
 int ws_end_ping(struct ws_end *w, const void *p, size_t n, struct buf *out)
 {
 	if (w->close_sent)
 		return -EPIPE;
-	return n > WS_CONTROL_MAX ? -EINVAL : write_frame(WS_OP_PING, p, n, out);
+	return n > WS_CONTROL_MAX ? -EINVAL : write_frame(w, WS_OP_PING, p, n, out);
 }
 
 int ws_end_close(struct ws_end *w, unsigned code, const char *reason, struct buf *out)
@@ -309,7 +330,7 @@ int ws_end_close(struct ws_end *w, unsigned code, const char *reason, struct buf
 		return -EINVAL;
 	for (n = n < REASON_MAX ? n : REASON_MAX; n > 0 && ((uint8_t)reason[n] & 0xc0) == 0x80; n--)
 		;
-	r = write_close(code, reason, n, out);
+	r = write_close(w, code, reason, n, out);
 	if (r == 0)
 		w->close_sent = true;
 	return r;

@@ -1,6 +1,7 @@
 /*
- * A server's end of a WebSocket (RFC 6455), sans-I/O: a client's bytes in, its messages out; and
- * the frames that a server writes.
+ * One end of a WebSocket (RFC 6455), sans-I/O: the other end's bytes in, its messages out; and the
+ * frames that this one writes. A server's unless it is made as a client's; what is said here of
+ * the client is the other end then.
  *
  * Messages come whole, up to a maximum that the owner names, or in pieces as they arrive. What is
  * text is valid UTF-8. A ping is answered here, and so is the client's close, once. Whatever breaks
@@ -52,10 +53,13 @@ struct ws_end {
 	bool is_reported;		 /* what message holds was */
 	bool is_waiting;		 /* its end waits for room in out */
 	bool close_sent, closed, failed; /* closed: by the client */
+	bool is_client;
 };
 
 /* message_max 0: messages of any length come in pieces of at most WS_PIECE_MAX bytes. */
 void ws_end_init(struct ws_end *w, size_t message_max);
+/* A client's end: it masks what it writes, and refuses what is masked. */
+void ws_end_init_client(struct ws_end *w, size_t message_max);
 void ws_end_done(struct ws_end *w);
 
 /* Eats *ret_used bytes of p. 1: *ret is there, call again with the rest; 0: all was eaten, or an

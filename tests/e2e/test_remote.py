@@ -1,0 +1,236 @@
+"""COVE_HOST: the same command line against a server. Tests of other files run here anew, with their own words, by a
+cove that has no state directory at all; then what only a server's client meets."""
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+
+import pytest
+
+from conftest import DEADLINE, Cove, wait_until
+from server import Server
+
+import test_exec
+import test_files
+import test_run
+import test_run_files
+import test_sh
+import test_tools
+from test_sh import usable  # noqa: F401  fixtures of theirs
+from test_tools import tree  # noqa: F401
+
+pytestmark = pytest.mark.once("root")
+
+SAME = {
+    test_exec: ["streams_and_status", "stdin_stream", "stdin_goes_as_it_comes", "a_loop_keeps_its_stdin", "empty_stdin",
+                "cwd_env_user", "distinct_errors", "timeout_ends_the_tree", "many_at_once", "json", "json_of_a_signal",
+                "background_is_listed_and_ends", "background_signal", "kill_of_what_does_not_exist",
+                "follow_until_the_end", "from_a_byte", "reattach_after_the_client_was_killed",
+                "background_exec_is_fed_stdin", "attach_at_a_byte", "attach_that_leaves_keeps_the_command",
+                "exec_in_a_stopped_box", "wait", "streams_by_their_names", "a_repeated_token_finds_its_command",
+                "max_output_refused", "merge_in_the_background"],
+    test_sh: ["state_stays", "stdin_when_given", "exit", "every_byte", "a_waiting_line_is_queued",
+              "line_in_missing_box", "shells_ls", "shells_rm"],
+    test_run: ["true_and_false", "streams_are_apart_and_exact", "stdin", "ended_by_signal",
+               "arguments_arrive_as_they_are", "missing_program", "timeout", "nothing_is_left", "name_that_is_taken",
+               "ctrl_c_ends_the_command", "json", "image_that_is_missing"],
+    test_files: ["file_in_and_out", "stdin_and_stdout", "modes_and_links", "directory_onto_a_directory_goes_inside",
+                 "directory_as_a_tar_stream", "a_hard_link_planted_before_is_not_written_through", "overwrite",
+                 "odd_names", "missing_source", "link_in_the_box_stays_in_the_box", "unknown_box"],
+    test_run_files: ["a_file_in_and_a_file_out", "destinations", "stdin_as_a_file", "stdout_is_the_file_alone",
+                     "no_setuid_comes_out"],
+    test_tools: ["read", "edit", "unusual_names", "watch"],
+}
+for module, names in SAME.items():
+    for name in names:
+        globals()[f"test_{module.__name__[5:]}_{name}"] = getattr(module, f"test_{name}")
+
+
+class Remote(Cove):
+    """cove with COVE_HOST, and with nothing of this machine's to fall back on."""
+
+    def __init__(self, cove, host, **env):
+        super().__init__(cove.home, cove.image, {"COVE_HOST": host, "COVE_HOME": "/nonexistent/home", **env})
+
+
+@pytest.fixture(scope="module")
+def session_cove(session_cove):
+    server = Server(session_cove)
+    made = Remote(session_cove, f"unix:{server.path}")
+    made.server = server
+    yield made
+    server.end()
+
+
+# ---- what only a server's client meets ----
+
+@pytest.mark.parametrize("host, kind", [
+    ("localhost:80", "invalid"), ("unix:s", "invalid"), ("http://", "invalid"), ("http://u:secret@h", "invalid"),
+    ("unix:/nonexistent/s", "internal"), ("http://127.0.0.1:1", "internal"), ("http://no.such.invalid", "not_found")])
+def test_no_server_there(cove, host, kind):
+    message = cove.fails(kind, "ls", rc=125, env={"COVE_HOST": host})
+    assert "COVE_HOST" in message or host[7:] in message
+    assert "secret" not in message
+
+
+def test_nothing_is_done_here_instead(cove):
+    for words in (["doctor"], ["serve"], ["image", "make"], ["wall", "add", "gvisor"], ["system", "backup", "/tmp/x"],
+                  ["snapshot", "export", "x", "/tmp/x"]):
+        got = cove(*words)
+        assert got.rc == 125 and b"server's machine" in got.err and got.out == b"", got
+    assert "server's" in cove.fails("unsupported", "system", "backup", "/tmp/x")
+
+
+def test_keys(cove, box, tmp):
+    key = Cove(cove.home)("key", "create", "mine").ok().text.strip()
+    tcp = {"COVE_HOST": f"http://127.0.0.1:{cove.server.port}"}
+    try:
+        assert "COVE_API_KEY" in cove.fails("denied", "ls", env=tcp)
+        assert "wrong" not in cove.fails("denied", "ls", env={**tcp, "COVE_API_KEY": "wrong"})
+        cove.fails("invalid", "ls", rc=125, env={**tcp, "COVE_API_KEY": "a b"})
+        (tmp / "key").write_text(key + "\n")
+        for way in ({"COVE_API_KEY": key}, {"COVE_KEY_FILE": str(tmp / "key")}):
+            assert box not in cove("ls", "-q", env={**tcp, **way}).ok().text
+        mine = {**tcp, "COVE_API_KEY": key}
+        name = cove("create", "--name", "of-mine", env=mine).ok().text.strip()
+        assert cove("exec", name, "--", "echo", "x", env=mine).ok().text == "x\n"
+        cove.fails("not_found", "exec", box, "--", "true", env=mine)
+        cove("rm", "-f", name, env=mine).ok()
+        cove.fails("not_found", "ls", env={**tcp, "COVE_KEY_FILE": "/nonexistent"})
+    finally:
+        Cove(cove.home)("key", "rm", "mine")
+
+
+def test_tls(cove, tmp):
+    from door_rig import Authority
+    authority = Authority(tmp, "Ours")
+    cert, key = authority.issue("localhost", "127.0.0.1")
+    home = Cove(cove.home)
+    cove.server.stop()
+    server = Server(home, "--tls-cert", str(cert), "--tls-key", str(key))
+    token = home("key", "create", "tls").ok().text.strip()
+    try:
+        env = {"COVE_HOST": f"https://localhost:{server.port}", "COVE_API_KEY": token}
+        assert "certificate" in cove.fails("denied", "ls", env=env)
+        env["COVE_CA"] = str(authority.pem)
+        assert cove("ls", "-q", env=env).ok().out == b""
+        name = cove("create", env=env).ok().text.strip()
+        data = os.urandom(3 << 20)
+        assert cove("exec", "-i", name, "--", "cat", input=data, env=env).ok().out == data
+        cove("rm", "-f", name, env=env).ok()
+        cove.fails("not_found", "ls", env={**env, "COVE_CA": "/nonexistent"})
+    finally:
+        home("key", "rm", "tls")
+        server.end()
+        cove.server.start()
+
+
+# ---- a server that goes ----
+
+LINES = 400
+
+
+def test_kill_9_of_the_server_loses_no_byte(cove, box):
+    """Twice in the middle of a command: every byte comes, once, and its status."""
+    line = f"i=0; while [ $i -lt {LINES} ]; do echo line $i; i=$((i+1)); sleep 0.002; done; exit 7"
+    process = cove.start("exec", box, "--", "sh", "-c", line, stdin=subprocess.DEVNULL)
+    got = b""
+    for part in (LINES // 4, LINES // 2):
+        while got.count(b"\n") < part:
+            got += os.read(process.stdout.fileno(), 4096)
+        cove.server.kill()
+        cove.server.start()
+    out, err = process.communicate(timeout=DEADLINE)
+    assert (got + out).decode().splitlines() == [f"line {i}" for i in range(LINES)]
+    assert process.returncode == 7 and err == b""
+
+
+def test_a_server_that_does_not_come_back_is_said(cove, box):
+    """After a bounded time; the command goes on, and can be joined where it was."""
+    process = cove.start("exec", "-i", box, "--", "sh", "-c", "echo a; read x; echo b; exit 3")
+    assert process.stdout.readline() == b"a\n"
+    process.stdin.write(b"half")  # what was sent, and may not have come, cannot be known
+    process.stdin.flush()
+    wait_until(lambda: not fd_is_unread(process), "the client to send")
+    cove.server.kill()
+    err = process.communicate(timeout=DEADLINE)[1].decode()
+    assert process.returncode == 125 and "stdin" in err and "--from 2:0" in err
+    cove.server.start()
+    number = cove.execs(box)[-1]["exec_id"]
+    again = cove("attach", "--from", "2:0", box, number, input=b"\n")
+    assert (again.rc, again.out) == (3, b"b\n")
+
+
+def fd_is_unread(process):
+    import fcntl
+    import struct
+    import termios
+    return struct.unpack("i", fcntl.ioctl(process.stdin.fileno(), termios.FIONREAD, b"\0\0\0\0"))[0]
+
+
+# ---- a server that is none ----
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+
+
+def with_body(body, head=HEAD):
+    return head + b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
+
+
+ANSWERS = {
+    "nothing": b"", "noise": bytes(range(256)) * 16, "ssh": b"SSH-2.0-x\r\n", "cut head": b"HTTP/1.1 200 O",
+    "endless head": HEAD + b"X: " + b"y" * (1 << 20), "cut body": HEAD + b"Content-Length: 100\r\n\r\n{}",
+    "no object": with_body(b"[]"), "no list": with_body(b"{}"), "no JSON": with_body(b"<htm>"),
+    "two lengths": HEAD + b"Content-Length: 2\r\n" * 2 + b"\r\n{}", "deep": with_body(b"[" * 100000),
+    "bad chunk": HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", "websocket": b"HTTP/1.1 101 x\r\n\r\n",
+    "elsewhere": with_body(b"", b"HTTP/1.1 302 Found\r\nLocation: /x\r\n"),
+    "a proxy": with_body(b"<html>", b"HTTP/1.1 502 Bad Gateway\r\n"),
+    "an error of no kind": with_body(b'{"error":{"code":5,"message":"\\u001b"}}', b"HTTP/1.1 500 x\r\n"),
+    "an error with an escape": with_body(b'{"error":{"code":"odd","message":"\\u001b[2J"}}', b"HTTP/1.1 500 x\r\n"),
+    "huge": HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + (b"100000\r\n" + b" " * (1 << 20) + b"\r\n") * 90,
+}
+
+
+class Impostor:
+    """Answers each connection with the same bytes, and closes it."""
+
+    def __init__(self, path, answer):
+        self.answer = answer
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.bind(str(path))
+        self.socket.listen(16)
+        self.thread = threading.Thread(target=self.serve, daemon=True)
+        self.thread.start()
+
+    def serve(self):
+        while True:
+            try:
+                one, _ = self.socket.accept()
+            except OSError:
+                return
+            with one:
+                try:
+                    one.recv(65536)
+                    one.sendall(self.answer)
+                except OSError:
+                    pass
+
+    def end(self):
+        self.socket.shutdown(socket.SHUT_RDWR)
+        self.socket.close()
+        self.thread.join()
+
+
+@pytest.mark.parametrize("what", ANSWERS)
+def test_a_server_that_is_none(cove, tmp, what):
+    impostor = Impostor(tmp / "s", ANSWERS[what])
+    env = {"COVE_HOST": f"unix:{tmp}/s"}
+    try:
+        for words in (["ls"], ["exec", "b", "--", "true"], ["cp", "b:x", f"{tmp}/x"]):
+            got = cove(*words, env=env)
+            assert got.rc == 125 and got.err.startswith(b"cove: ") and got.err.count(b"\n") == 1, (words, got)
+            assert b"\x1b" not in got.err
+    finally:
+        impostor.end()

@@ -1,0 +1,175 @@
+/* A server's client: what COVE_HOST may say, keys, answers that are not what they should be. */
+#include "tap.h"
+
+#include "core/view.h"
+#include "remote/remote.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+TEST(hosts)
+{
+	struct remote_host h;
+	struct err e;
+
+	CHECK_EQ(remote_host_parse(&h, "unix:/run/cove.sock", &e), 0);
+	CHECK_STR(h.path, "/run/cove.sock");
+	CHECK_STR(h.authority, "localhost");
+	CHECK_EQ(remote_host_parse(&h, "unix:///run/s", &e), 0);
+	CHECK_STR(h.path, "/run/s");
+	CHECK_EQ(remote_host_parse(&h, "http://Boxes.Example.org:7070", &e), 0);
+	CHECK_STR(h.authority, "boxes.example.org:7070");
+	CHECK(!h.is_tls && !h.path[0] && h.port == 7070);
+	CHECK_EQ(remote_host_parse(&h, "https://a.example/cove//", &e), 0);
+	CHECK(h.is_tls && h.port == 443);
+	CHECK_STR(h.prefix, "/cove");
+	CHECK_EQ(remote_host_parse(&h, "http://[::1]:80", &e), 0);
+	CHECK_STR(h.authority, "[::1]:80");
+	CHECK_STR(h.name, "::1");
+}
+
+TEST(what_is_no_host)
+{
+	static const char *const texts[] = {"",
+					    "unix:",
+					    "unix:run/s",
+					    "unix:/",
+					    "/run/s",
+					    "localhost",
+					    "http://",
+					    "http://:80",
+					    "ftp://a",
+					    "http:///x",
+					    "http://a b",
+					    "http://u:p@a",
+					    "http://a:0",
+					    "http://a:65536",
+					    "http://a:x",
+					    "http://a/?q",
+					    "http://a/x#y",
+					    "http://a/\x01",
+					    "http://a/b c",
+					    "HTTP://a",
+					    "http://-a..",
+					    "https://[::1",
+					    "http://127.1",
+					    "unix:a\nb",
+					    "http://a\r\nX: y"};
+	char longest[400] = "unix:/";
+	struct remote_host h;
+
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		struct err e = {0};
+
+		CHECK_EQ(remote_host_parse(&h, texts[i], &e), -EINVAL);
+		CHECK(e.kind == ERR_INVALID && !strstr(e.msg, "u:p"));
+	}
+	memset(longest + 6, 'x', sizeof(longest) - 7);
+	CHECK_EQ(remote_host_parse(&h, longest, NULL), -EINVAL);
+}
+
+TEST(keys)
+{
+	char good[] = "  cove_abc.DEF\n", empty[] = " \n", two[] = "a b", bad[] = "a\x80";
+	struct err e = {0};
+
+	CHECK_EQ(remote_key_check(good, "it", &e), 0);
+	CHECK_STR(good, "cove_abc.DEF");
+	CHECK_EQ(remote_key_check(empty, "it", &e), -EINVAL);
+	CHECK_EQ(remote_key_check(two, "it", &e), -EINVAL);
+	CHECK(!strstr(e.msg, "a b"));
+	CHECK_EQ(remote_key_check(bad, "it", &e), -EINVAL);
+}
+
+/* What was written by a table is read by it. */
+TEST(rows)
+{
+	struct cove_stats a = {.uptime_ms = 7,
+			       .paused = true,
+			       .cpu_us = 9,
+			       .io_read_bytes = 5,
+			       .io_write_bytes = COVE_UNKNOWN,
+			       .disk_bytes = 1,
+			       .throttled_us = 0,
+			       .oom_kills = 2,
+			       .pids_hits = 3,
+			       .disk_files = 4};
+	struct cove_stats b = {0};
+	char *text = view_row_json(view_stats_fields, &a);
+	json_t *o = json_loads(text, 0, NULL);
+
+	CHECK(text && o);
+	remote_take(o, view_stats_fields, &b);
+	CHECK_EQ(memcmp(&a, &b, sizeof(a)), 0);
+	json_decref(o);
+	free(text);
+}
+
+TEST(rows_of_another_type)
+{
+	json_t *o = json_loads("{\"boxes\": [{\"name\": 5, \"state\": {}, \"created_ms\": -3,"
+			       "\"outdated\": \"yes\", \"image\": \"a\\u0000b\"}, 7, null]}",
+			       JSON_ALLOW_NUL, NULL);
+	struct cove_box_info *rows = NULL;
+	struct err e = {0};
+
+	CHECK_EQ(remote_take_rows(o, "boxes", view_box_fields, sizeof(*rows), (void **)&rows, &e),
+		 3);
+	CHECK(!rows[0].name[0] && !rows[0].state[0] && !rows[0].image[0]);
+	CHECK(rows[0].created_ms == 0 && !rows[0].outdated);
+	free(rows);
+	CHECK_EQ(remote_take_rows(o, "execs", view_exec_fields, 8, (void **)&rows, &e), -EPROTO);
+	json_decref(o);
+}
+
+TEST(results)
+{
+	json_t *o = json_loads(
+		"{\"exec_id\": 3, \"exit_code\": null, \"cause\": \"interrupted\", \"cwd\": \"/x\","
+		"\"stdout\": \"?\", \"stdout_base64\": \"/w==\", \"stderr\": \"e\", \"shell\": "
+		"\"odd\","
+		"\"denied\": [{\"host\": \"h\", \"port\": 1}]}",
+		0, NULL);
+	struct cove_result r;
+	struct err e = {0};
+
+	CHECK_EQ(remote_take_result(o, true, &r, &e), 0);
+	CHECK(!r.has_exit && r.exec_id == 3 && !r.shell && r.denied_count == 1);
+	CHECK(r.out_len == 1 && r.out[0] == '\xff');
+	CHECK_STR(r.err_out, "e");
+	CHECK_STR(r.cwd, "/x");
+	cove_result_free(&r);
+	json_object_del(o, "cause");
+	CHECK_EQ(remote_take_result(o, true, &r, &e), -EPROTO);
+	json_decref(o);
+}
+
+TEST(errors)
+{
+	static const char said[] = "{\"error\":{\"code\":\"conflict\",\"errno\":\"EBUSY\","
+				   "\"message\":\"no\",\"request_id\":\"1\"}}";
+	struct cove cove = {.host.path = "/s"};
+	struct err e;
+
+	CHECK_EQ(remote_error(&cove, 409, said, sizeof(said) - 1, &e), -EBUSY);
+	CHECK(e.kind == ERR_CONFLICT && strcmp(e.msg, "no") == 0);
+	CHECK_EQ(remote_error(&cove, 502, "<html>", 6, &e), -EPROTO);
+	CHECK(strstr(e.msg, "502"));
+	CHECK_EQ(remote_error(&cove, 403, "", 0, &e), -EACCES);
+}
+
+TEST(errnos)
+{
+	char name[ERR_CODE_NAME];
+
+	CHECK_STR(err_code_name(ENOENT, name), "ENOENT");
+	CHECK_STR(err_code_name(EHWPOISON, name), "EHWPOISON");
+	CHECK(!err_code_name(0, name) && !err_code_name(41, name) && !err_code_name(134, name));
+	for (int i = 1; i <= EHWPOISON; i++)
+		if (err_code_name(i, name))
+			CHECK_EQ(err_code_find(name), i);
+	CHECK(err_code_find("") == 0 && err_code_find("E") == 0 && err_code_find("ENOENTX") == 0);
+}
+
+TAP_MAIN
