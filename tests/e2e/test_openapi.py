@@ -107,7 +107,8 @@ GOOD = {
     "removeBox": ("force=1", None, 204), "removeWorkspace": ("", None, None),
     # These are tried elsewhere as a whole: test_serve.py has them.
     "createBox": ("", {"name": "api-made"}, 201), "pauseBox": ("", {}, None), "resumeBox": ("", {}, None),
-    "openCommand": ("", None, 400), "joinCommand": ("", None, 400), "watchFiles": ("path=/nowhere", None, 404), "answerAsk": ("", {"allow": True}, 404),
+    "openCommand": ("", None, 400), "watchFiles": ("path=/nowhere", None, 404), "answerAsk": ("", {"allow": True}, 404),
+    "joinCommand": ("", None, 400),
 }
 
 
