@@ -475,7 +475,8 @@ int pool_teardown(int home_fd, struct err *e)
 	if (r == 0 && (info.volumes || info.layers))
 		return err_set(e, ERR_CONFLICT, EBUSY,
 			       "the pool holds %llu volumes of boxes and workspaces and %llu "
-			       "layers: remove them first",
+			       "layers: remove those boxes, workspaces, snapshots and saved "
+			       "images first",
 			       (unsigned long long)info.volumes, (unsigned long long)info.layers);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d/" POOL_DIR, home_fd);
 	while (is_mounted(home_fd) && fstatat(home_fd, POOL_FILE, &st, AT_SYMLINK_NOFOLLOW) == 0)
