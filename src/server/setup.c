@@ -35,8 +35,11 @@ void server_setup_ports(struct server *s)
 {
 	struct api_options *o = &s->api->options;
 
-	if (o->domain && !o->domain_scheme && o->domain_port == 0)
+	if (!o->domain || o->domain_scheme)
+		return;
+	if (o->domain_port == 0)
 		o->domain_port = server_listener_port(s);
+	o->domain_scheme = s->tls ? "https" : "http";
 }
 
 static void put_in_place(struct server *s, struct server_setup *u)

@@ -7,6 +7,8 @@ import json
 import os
 import pathlib
 import socket
+import ssl
+import subprocess
 
 import pytest
 import smuggling
@@ -347,6 +349,27 @@ def test_keys_by_name(server, keyed, cove):
     cove("key", "rm", name).ok()
     assert by_name(server, host, f"/?cove_token={t}").status == 401
     server.ask("DELETE", f"/v1/boxes/{token[5:13]}_{box}?force=1")
+
+
+def test_over_tls_no_other_name_sets_the_cookie(new_home, tmp):
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+                    "-keyout", f"{tmp}/k", "-out", f"{tmp}/c", "-days", "2", "-subj", "/CN=x", "-addext",
+                    f"subjectAltName=DNS:*.{DOMAIN}"], check=True, capture_output=True)
+    home = new_home()
+    server = Server(home, "--domain", DOMAIN, "--tls-cert", f"{tmp}/c", "--tls-key", f"{tmp}/k")
+    try:
+        home("create", "--name", "b").ok()
+        made = link(server, "b").ok().json
+        assert made["link"].startswith(f"https://{PORT}-b.{DOMAIN}:{server.port}/?")
+        context = ssl.create_default_context(cafile=f"{tmp}/c")
+        with socket.create_connection(("127.0.0.1", server.port), DEADLINE) as plain:
+            with context.wrap_socket(plain, server_hostname=f"{PORT}-b.{DOMAIN}") as s:
+                s.sendall(f"GET /?cove_token={made['token']} HTTP/1.1\r\nHost: {made['host']}\r\n"
+                          "Sec-Fetch-Mode: navigate\r\nConnection: close\r\n\r\n".encode())
+                got = s.makefile("rb").read()
+        assert b"\r\nSet-Cookie: __Host-cove-port=" in got and b"; Secure\r\n" in got and b" 303 " in got
+    finally:
+        server.end()
 
 
 def test_a_port_may_be_public_and_its_box_asleep(server, cove):
