@@ -7,6 +7,7 @@
 #include "base/fd.h"
 #include "base/locked.h"
 #include "core/core.h"
+#include "core/walls.h"
 #include "core/warm.h"
 
 #include <errno.h>
@@ -95,6 +96,16 @@ int api_new(struct ev *ev, const struct api_options *options, struct api **ret, 
 		return r;
 	}
 	*ret = a;
+	return 0;
+}
+
+int api_options_check(const struct api_options *options, struct err *e)
+{
+	const char *w = options->min_wall;
+
+	if (w && wall_is_weaker(w, w))
+		return err_set(e, ERR_INVALID, EINVAL,
+			       "min-wall is a wall, not '%.40s': `cove wall ls` shows them", w);
 	return 0;
 }
 

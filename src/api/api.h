@@ -86,6 +86,8 @@ struct api {
 	uint64_t started_ms, started_mono_ms;
 };
 int api_new(struct ev *ev, const struct api_options *options, struct api **ret, struct err *e);
+/* Is what they say known here? */
+int api_options_check(const struct api_options *options, struct err *e);
 /* Of what the options were, that which may change while it runs: from the next request on. */
 void api_set(struct api *a, const struct api_options *options);
 /* Ends all calls; waits for work that runs. NULL is fine. */

@@ -72,20 +72,6 @@ int api_command_take(struct api_call *c, json_t *object, struct api_command *ret
 
 /* ---- a box's options ---- */
 
-static int check_wall(struct api_call *c, struct cove_box_options *o, struct err *e)
-{
-	const char *least = c->min_wall;
-
-	if (!least || (o->wall && strcmp(o->wall, least) == 0))
-		return 0;
-	if (o->wall)
-		return err_set(e, ERR_DENIED, EACCES,
-			       "boxes of this server have the wall '%s', not '%.40s'", least,
-			       o->wall);
-	o->wall = least;
-	return 0;
-}
-
 /* A policy is a preset, or its text in "policy": a path would be one of the server's machine. */
 static int check_paths(struct api_call *c, struct cove_box_options *o, struct err *e)
 {
@@ -134,11 +120,13 @@ int api_image(struct api_call *c, struct cove *cove, const char *name, const cha
 int api_box_options_check(struct api_call *c, struct cove *cove, struct cove_box_options *o,
 			  struct err *e)
 {
-	int r = check_wall(c, o, e);
+	int r;
 
 	o->size = sizeof(*o);
-	if (r == 0)
-		r = check_paths(c, o, e);
+	/* One that is named is judged where the box begins (core/admission.h). */
+	if (!o->wall)
+		o->wall = c->min_wall;
+	r = check_paths(c, o, e);
 	if (r == 0)
 		r = api_name(c, KEY_OF_BOX, o->name, &o->name, e);
 	if (r == 0 && o->workspace && !strchr(o->workspace, '/'))

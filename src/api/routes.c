@@ -2,6 +2,7 @@
 #include "api/handlers.h"
 
 #include "base/clock.h"
+#include "core/walls.h"
 
 static int healthz(struct api_call *c, struct err *e)
 {
@@ -16,7 +17,8 @@ static int version(struct api_call *c, struct err *e)
 	json_object_begin(api_json(c, 200));
 	json_kv_str(&c->json, "version", cove_version());
 	json_kv_u64(&c->json, "api", 1);
-	json_kv_str(&c->json, "min_wall", c->api->options.min_wall);
+	json_kv_str(&c->json, "min_wall", c->min_wall);
+	json_kv_str(&c->json, "wall", c->min_wall ? c->min_wall : wall_of_new(c->api->cove));
 	json_kv_u64(&c->json, "uptime_ms", ev_now(c->api->ev) - c->api->started_ms);
 	json_object_end(&c->json);
 	return 0;

@@ -6,6 +6,7 @@
 #include "base/size.h"
 #include "base/str.h"
 #include "core/core.h"
+#include "core/walls.h"
 #include "store/key.h"
 
 #include <errno.h>
@@ -493,10 +494,10 @@ int core_admit(struct cove *cove, const struct spec *spec, struct core_hold **re
 		return 0;
 	box_of(&q.box, spec, true);
 	pthread_mutex_lock(&q.a->lock);
-	if (q.a->o.min_wall && strcmp(spec->wall, q.a->o.min_wall) != 0) {
+	if (q.a->o.min_wall && wall_is_weaker(spec->wall, q.a->o.min_wall)) {
 		r = err_set(e, ERR_DENIED, EACCES,
-			    "box '%s' has the wall '%s', and this server lets boxes with '%s' "
-			    "begin (--min-wall)",
+			    "box '%s' has the wall '%s', and this server lets boxes with '%s' or a "
+			    "stronger one begin (--min-wall)",
 			    str_plain_name(spec->name), spec->wall, q.a->o.min_wall);
 		pthread_mutex_unlock(&q.a->lock);
 		return r;

@@ -37,7 +37,7 @@ struct core_admission_options {
 	struct core_share memory, disk;
 	uint64_t memory_reserve, disk_reserve; /* bytes; 0: none */
 	unsigned waiting_max;
-	const char *min_wall; /* borrowed; that every box has which begins; NULL: any */
+	const char *min_wall; /* borrowed; of each box that begins, or a stronger one; NULL: any */
 };
 /* NULL without memory. */
 struct core_admission *core_admission_new(const struct core_admission_options *o);

@@ -60,12 +60,17 @@ static const struct wall_info *find_strongest(struct cove *cove, uint64_t within
 	return best;
 }
 
+bool wall_is_weaker(const char *wall, const char *least)
+{
+	const struct wall_info *w = wall_info_find(wall), *l = wall_info_find(least);
+
+	return !w || !l || w->strength < l->strength;
+}
+
 static int check(const char *wall, const char *name, struct err *e)
 {
-	const struct wall_info *w = wall_info_find(wall), *least = wall_info_find(name);
-
 	/* Never weaker for a word that is not understood. */
-	if (!name[0] || (w && least && w->strength >= least->strength))
+	if (!name[0] || !wall_is_weaker(wall, name))
 		return 0;
 	return err_set(
 		e, ERR_DENIED, EPERM,
@@ -88,6 +93,13 @@ static const struct wall_info *find_default(const char *least)
 	const struct wall_info *w = wall_info_find(WALL_DEFAULT), *min = wall_info_find(least);
 
 	return min && min->strength > w->strength ? min : w;
+}
+
+const char *wall_of_new(struct cove *cove)
+{
+	char least[WALLS_NAME_MAX];
+
+	return walls_min(&cove->state, least, NULL) < 0 ? NULL : find_default(least)->name;
 }
 
 int wall_choose(struct cove *cove, struct core_spec *s, struct err *e)

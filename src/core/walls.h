@@ -7,6 +7,10 @@
  * tried. Is it that? -EINVAL where the time is none. */
 int wall_read_auto(const char *wall, uint64_t *ret_ms, struct err *e);
 
+/* True also where either is no wall. */
+bool wall_is_weaker(const char *wall, const char *least);
+/* That a box gets whose maker names none; NULL where it is not known. */
+const char *wall_of_new(struct cove *cove);
 /* For a box that is made: puts a wall's name in the place of "auto" or none, and refuses one that
  * is weaker than boxes must have. */
 int wall_choose(struct cove *cove, struct core_spec *s, struct err *e);

@@ -317,9 +317,21 @@ static int listen_tcp(struct server *s, const char *text, struct err *e)
 
 /* ---- systemd's ---- */
 
+static int unix_place_of(int fd, char ret[AT_MAX])
+{
+	struct sockaddr_un at = {0};
+	socklen_t len = sizeof(at) - 1;
+
+	if (getsockname(fd, (struct sockaddr *)&at, &len) < 0)
+		return -errno;
+	snprintf(ret, AT_MAX, "unix:%s%s", at.sun_path[0] ? "" : "@",
+		 at.sun_path + !at.sun_path[0]);
+	return 0;
+}
+
 static int take_one(struct server *s, int fd, const struct server_config *c, struct err *e)
 {
-	char at[AT_MAX] = "unix:a socket of systemd's";
+	char at[AT_MAX];
 	int domain = 0, is_listening = 0, r = 0;
 	socklen_t len = sizeof(int);
 	bool is_loopback;
@@ -330,8 +342,7 @@ static int take_one(struct server *s, int fd, const struct server_config *c, str
 	if (!is_listening)
 		return err_set(e, ERR_INVALID, EINVAL,
 			       "the socket %d that systemd gives does not listen", fd);
-	if (domain != AF_UNIX)
-		r = place_of(fd, at, &is_loopback);
+	r = domain == AF_UNIX ? unix_place_of(fd, at) : place_of(fd, at, &is_loopback);
 	if (r < 0)
 		return err_errno(e, -r, "take the socket %d that systemd gives", fd);
 	if (domain != AF_UNIX && !is_loopback && check_beyond(c, at, e) < 0)

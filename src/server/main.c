@@ -161,7 +161,9 @@ static int begin(struct server *s, int *ret_lock_fd, struct err *e)
 	if (r < 0)
 		return err_errno(e, -r, "make an event loop");
 	server_config_options(c, &options);
-	r = api_new(s->ev, &options, &s->api, e);
+	r = api_options_check(&options, e);
+	if (r == 0)
+		r = api_new(s->ev, &options, &s->api, e);
 	if (r == 0 && c->tls_cert)
 		r = tls_new_server(&s->setup->tls, c->tls_cert, c->tls_key, e);
 	s->tls = s->setup->tls;

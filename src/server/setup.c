@@ -67,6 +67,12 @@ int server_setup_load(struct server *s, struct err *e)
 
 	if (r == 0)
 		r = server_config_may_follow(s->config, &u->config, e);
+	if (r == 0) {
+		struct api_options options = {0};
+
+		server_config_options(&u->config, &options);
+		r = api_options_check(&options, e);
+	}
 	if (r == 0 && u->config.tls_cert)
 		r = tls_new_server(&u->tls, u->config.tls_cert, u->config.tls_key, e);
 	if (r == 0)

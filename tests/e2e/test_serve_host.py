@@ -131,11 +131,71 @@ def test_a_box_of_a_weaker_wall_does_not_begin(serve, new_home):
     home("create", "--image", "host", "--name", "old").ok()
     home("stop", "old").ok()
     server = serve("--min-wall", "gvisor", home=home)
-    assert server.ask("GET", "/v1/version").ok().json["min_wall"] == "gvisor"
+    said = server.ask("GET", "/v1/version").ok().json
+    assert said["min_wall"] == said["wall"] == "gvisor"
     server.ask("POST", "/v1/boxes/old/start", {}).error(403, "denied")
     server.ask("POST", "/v1/forks", {"box": "old"}).error(403, "denied")
     server.ask("POST", "/v1/boxes", {"image": "host", "wall": "native"}).error(403, "denied")
     assert [b["name"] for b in server.ask("GET", "/v1/boxes").json["boxes"]] == ["old"]
+
+
+# ---- a box's clock and its ends, over HTTP ----
+
+def state_of(server, box):
+    return {b["name"]: b["state"] for b in server.ask("GET", "/v1/boxes").ok().json["boxes"]}[box]
+
+
+def test_any_request_wakes_a_box_that_was_idle(serve):
+    server = serve()
+    box = server.ask("POST", "/v1/boxes", {**SMALL, "idle": "100ms", "expire": "pause"}).ok(201).json["name"]
+    web = f"/v1/boxes/{box}"
+    for method, path, body in (("POST", "exec", {"line": "true"}), ("POST", "exec", {"line": "true", "shell": "x"}),
+                               ("PUT", "files?path=/tmp/f", b"x"), ("GET", "files?path=/tmp/f", None),
+                               ("GET", "files/grep?path=/tmp&pattern=x", None)):
+        wait_until(lambda: state_of(server, box) == "paused", "it to be idle")
+        server.ask(method, f"{web}/{path}", body).ok()
+    # Looking at it is no use of it.
+    wait_until(lambda: state_of(server, box) == "paused", "it to be idle")
+    for path in ("stats", "execs", "events", "policy"):
+        server.ask("GET", f"{web}/{path}").ok()
+    assert state_of(server, box) == "paused"
+    ws = WebSocket(server, f"{web}/exec")
+    ws.send(json.dumps({"argv": ["true"]}))
+    assert json.loads(ws.receive()[1])["type"] == "started"
+    ws.close()
+
+
+def test_a_box_comes_back_with_its_daemon(serve):
+    server = serve()
+    body = {**SMALL, "restart": "always", "on_start": "echo up >> ~/log; exec sleep 6000"}
+    box = server.ask("POST", "/v1/boxes", body).ok(201).json["name"]
+    web = f"/v1/boxes/{box}"
+
+    def ups():
+        got = server.ask("POST", f"{web}/exec", {"line": "cat ~/log; pgrep -x sleep"})
+        return got.json["stdout"].split()[:-1].count("up") if got.status == 200 and "up" in got.json["stdout"] else 0
+    wait_until(lambda: ups() == 1, "its daemon")
+    os.kill(server.ask("GET", web).json["keeper_pid"], signal.SIGKILL)
+    wait_until(lambda: ups() == 2, "it to be back")
+    # Who stops it is obeyed.
+    server.ask("POST", f"{web}/stop", {"grace": 0}).ok()
+    server.ask("POST", "/v1/boxes", SMALL).ok(201)
+    assert state_of(server, box) == "stopped"
+
+
+def test_a_limit_that_is_hit_is_named_with_its_remedy(serve):
+    server = serve()
+    body = {"image": "host", "disk": "16m", "mem": "64m", "best_effort": True}
+    web = f"/v1/boxes/{server.ask('POST', '/v1/boxes', body).ok(201).json['name']}"
+    limits = server.ask("GET", web).ok().json["limits"]
+    if not limits["disk_bytes"]["enforced"] or not limits["mem_bytes"]["enforced"]:
+        pytest.skip("limits of disk and memory do not hold here")
+    full = server.ask("PUT", f"{web}/files?path=/tmp/a", b"x" * (32 << 20)).error(507, "full")
+    assert "16 MiB" in full["message"] and "--disk" in full["message"]
+    got = server.ask("POST", f"{web}/exec", {"line": "head -c 32m /dev/zero > /tmp/b"}).ok().json
+    assert (got["cause"], got["limit"], got["limit_value"]) == ("disk", "disk", 16 << 20) and "--disk" in got["remedy"]
+    got = server.ask("POST", f"{web}/exec", {"argv": ["python3", "-c", "x = bytearray(200 << 20)"]}).ok().json
+    assert (got["cause"], got["limit"], got["oom_killed"]) == ("oom", "mem", True) and "--mem" in got["remedy"]
 
 
 # ---- the first key ----
@@ -270,7 +330,7 @@ def test_a_reload_takes_what_is_new_and_keeps_the_rest(serve, new_home, tmp):
 
 @pytest.mark.parametrize("line", ["no-such: 1", "memory-share: lots", "listen: 0.0.0.0:1", "tls-cert: /nowhere",
                                   "threads: 9", "home: /elsewhere", "listen: 127.0.0.1:{taken}",
-                                  "admission-wait: 301s"])
+                                  "admission-wait: 301s", "min-wall: gvisr"])
 def test_a_bad_configuration_is_refused_and_the_old_one_stays(serve, tmp, line):
     config = tmp / "c"
     config.write_text("memory-share: 64m\nadmission-wait: 0\n")
@@ -333,7 +393,8 @@ def test_sockets_of_systemd_are_taken_and_kept(new_home, tmp):
             early.settimeout(DEADLINE)
             assert early.recv(4096).startswith(b"HTTP/1.1 200")
         assert notified.next() == "READY=1"
-        assert f"listening on http://127.0.0.1:{tcp.getsockname()[1]}\n" in (tmp / "out").read_text()
+        said = (tmp / "out").read_text()
+        assert f"listening on http://127.0.0.1:{tcp.getsockname()[1]}\n" in said and f"on unix:{tmp}/s\n" in said
         p.send_signal(signal.SIGHUP)
         assert notified.next().startswith("RELOADING=1\nMONOTONIC_USEC=")
         assert notified.next() == "READY=1\nSTATUS=serving"
