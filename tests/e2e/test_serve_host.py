@@ -47,8 +47,10 @@ def new_key(server, *flags):
 
 def test_a_share_holds_for_many_at_once(serve):
     server = serve("--memory-share", "320m", "--admission-wait", "0", "--threads", "16")
-    with concurrent.futures.ThreadPoolExecutor(12) as pool:
-        got = list(pool.map(lambda _: server.ask("POST", "/v1/boxes", SMALL), range(12)))
+    # The image's skeleton is made with the first: by a child that allocates, which no sanitizer stands beside threads.
+    got = [server.ask("POST", "/v1/boxes", SMALL)]
+    with concurrent.futures.ThreadPoolExecutor(11) as pool:
+        got += pool.map(lambda _: server.ask("POST", "/v1/boxes", SMALL), range(11))
     assert sorted(r.status for r in got) == [201] * 5 + [429] * 7
     said = [r for r in got if r.status == 429][0]
     assert said.headers["Retry-After"] and said.error(429, "limit")["message"].count("MiB") >= 3
