@@ -1500,6 +1500,44 @@ COVE_API int cove_pools(struct cove *cove, struct cove_pool_info **ret, struct c
 COVE_API int cove_pool_remove(struct cove *cove, const char *image, const char *owner,
 			      struct cove_error *err);
 
+/* ---- webhooks: a server tells a URL of what happens ---- */
+
+struct cove_webhook_options {
+	size_t size;
+	const char *url;   /* http or https; of a key https */
+	const char *types; /* "box.stopped,limit.hit"; NULL: all */
+	const char *box;   /* NULL: all */
+	const char *label; /* NAME or NAME=VALUE that boxes have; NULL: any */
+	const char *owner; /* a key's id: its boxes alone, and public addresses only; NULL: all */
+};
+struct cove_webhook_made {
+	size_t size;
+	char id[24];
+	char secret[96]; /* signs what is sent; shown once */
+};
+/* Of what happens from now on, sent by the server of this machine. ret->size is set before. */
+COVE_API int cove_webhook_create(struct cove *cove, const struct cove_webhook_options *options,
+				 struct cove_webhook_made *ret, struct cove_error *err);
+struct cove_webhook_info {
+	char id[24], url[1032], types[520], box[72], label[520], owner[16];
+	uint64_t created_ms, cursor;   /* cursor: the event up to which it is */
+	uint64_t delivered, failures;  /* failures: in a row */
+	uint64_t next_ms, disabled_ms; /* not before; 0: it is not disabled */
+	char reason[520];	       /* of the last failure */
+};
+/* Oldest first; owner NULL: all. Returns the count; free with free(). */
+COVE_API int cove_webhooks(struct cove *cove, const char *owner, struct cove_webhook_info **ret,
+			   struct cove_error *err);
+/* owner NULL: whosever it is. COVE_NOT_FOUND. */
+COVE_API int cove_webhook_remove(struct cove *cove, const char *id, const char *owner,
+				 struct cove_error *err);
+/* One that was disabled after many failures goes on where it was. */
+COVE_API int cove_webhook_enable(struct cove *cove, const char *id, const char *owner,
+				 struct cove_error *err);
+/* Its last deliveries, a line of JSON each; *ret is yours, free it with free(). */
+COVE_API int cove_webhook_log(struct cove *cove, const char *id, const char *owner, char **ret,
+			      struct cove_error *err);
+
 /* ---- walls ---- */
 
 struct cove_wall_info {

@@ -58,6 +58,7 @@ struct api_options {
 	/* From a thread: a row of a door's audit log, once; and what goes wrong beside requests. */
 	void (*on_door_row)(void *arg, const char *box, const struct audit_row *row);
 	void (*on_trouble)(void *arg, const char *what, int code);
+	void (*on_events)(void *arg);	       /* in the loop: there may be new ones */
 	unsigned (*on_connections)(void *arg); /* how many there are, for /metrics */
 	const char *const *labels;	       /* of boxes, whose values /metrics shows apart */
 	size_t label_count;

@@ -134,12 +134,11 @@ bool api_name_shown(const struct api_call *c, enum key_kind kind, const char *na
 }
 
 /* The id is 8 random digits: with what follows it in a name it stands for nothing else. */
-size_t api_hide(const struct api_call *c, char *text, size_t len)
+size_t api_hide_id(const char *id, char *text, size_t len)
 {
 	size_t to = 0, n = KEY_ID_SIZE - 1;
-	const char *id = api_owner(c);
 
-	if (!id)
+	if (!*id)
 		return len;
 	for (size_t from = 0; from < len;) {
 		if (len - from > n && memcmp(text + from, id, n) == 0 &&
@@ -150,6 +149,13 @@ size_t api_hide(const struct api_call *c, char *text, size_t len)
 		text[to++] = text[from++];
 	}
 	return to;
+}
+
+size_t api_hide(const struct api_call *c, char *text, size_t len)
+{
+	const char *id = api_owner(c);
+
+	return api_hide_id(id ? id : "", text, len);
 }
 
 void api_caller_hide(struct api_call *c)

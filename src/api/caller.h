@@ -49,5 +49,6 @@ int api_name(struct api_call *c, enum key_kind kind, const char *name, const cha
 bool api_name_shown(const struct api_call *c, enum key_kind kind, const char *name,
 		    const char **ret_shown);
 /* Takes the caller's id off all names in a text; its length then. And in the answer. */
+size_t api_hide_id(const char *id, char *text, size_t len); /* "": the operator, nothing */
 size_t api_hide(const struct api_call *c, char *text, size_t len);
 void api_caller_hide(struct api_call *c);

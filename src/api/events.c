@@ -212,6 +212,9 @@ void api_events_wake(struct api *a)
 {
 	struct events_reader *next;
 
+	if (a->options.on_events)
+		a->options.on_events(a->options.arg);
+
 	for (struct events_reader *v = a->events ? a->events->readers : NULL; v; v = next) {
 		next = v->next;
 		if (!v->is_full && !v->more.queued)

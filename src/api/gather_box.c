@@ -17,35 +17,17 @@
 
 enum { BLOCK = 128 << 10, COMMAND_MAX = 1024 };
 
-static const char *const types[GATHER_TYPES + 1] = {
-	[GATHER_BOX_CREATED] = "box.created",
-	[GATHER_BOX_STARTED] = "box.started",
-	[GATHER_BOX_PAUSED] = "box.paused",
-	[GATHER_BOX_WOKEN] = "box.woken",
-	[GATHER_BOX_STOPPED] = "box.stopped",
-	[GATHER_BOX_REMOVED] = "box.removed",
-	[GATHER_BOX_SNAPSHOT] = "box.snapshot",
-	[GATHER_EXEC_STARTED] = "exec.started",
-	[GATHER_EXEC_ENDED] = "exec.ended",
-	[GATHER_LIMIT_HIT] = "limit.hit",
-	[GATHER_DOOR_ENDED] = "door.ended",
-	[GATHER_DOOR_DENIED] = "door.denied",
-	[GATHER_ASK_OPENED] = "ask.opened",
-	[GATHER_ASK_ANSWERED] = "ask.answered",
-	[GATHER_MISSED] = "missed",
-};
-
 int gather_type(const char *word)
 {
-	for (int i = 0; word && types[i]; i++)
-		if (strcmp(types[i], word) == 0)
+	for (int i = 0; word && feed_types[i]; i++)
+		if (strcmp(feed_types[i], word) == 0)
 			return i;
 	return -1;
 }
 
 const char *gather_type_name(int type)
 {
-	return types[type];
+	return feed_types[type];
 }
 
 /* ---- what it is ---- */
@@ -135,7 +117,7 @@ int gather_emit(struct api_gather *g, struct gather_box *b, enum gather_type typ
 		const char *what, uint64_t seq, json_t *data)
 {
 	json_t *row = json_pack("{s:I,s:I,s:s,s:s,s:I}", "seq", (json_int_t)g->feed.next, "time_ms",
-				(json_int_t)time_ms, "type", types[type], "box", b->name,
+				(json_int_t)time_ms, "type", feed_types[type], "box", b->name,
 				"created_ms", (json_int_t)b->created_ms);
 	char *text = NULL;
 	size_t n = 0;

@@ -57,7 +57,7 @@ int api_failed(int r, const struct cove_error *err, struct err *e);
 extern const struct api_route api_box_routes[], api_exec_routes[], api_execs_routes[],
 	api_event_routes[], api_file_routes[], api_metrics_routes[], api_network_routes[],
 	api_pool_routes[], api_port_routes[], api_snapshot_routes[], api_system_routes[],
-	api_tool_routes[];
+	api_tool_routes[], api_webhook_routes[];
 
 /* in_box.c: a box's options (also of a session), and a command. */
 extern const struct api_in_field api_box_fields[], api_command_fields[];

@@ -43,4 +43,5 @@ const struct api_route *const api_routes[] = {api_system_routes,
 					      api_event_routes,
 					      api_pool_routes,
 					      api_port_routes,
+					      api_webhook_routes,
 					      NULL};

@@ -72,7 +72,7 @@ extern const struct verb verb_run, verb_create, verb_open, verb_close, verb_exec
 	verb_answer, verb_secret, verb_audit, verb_port, verb_ports, verb_wait, verb_shells,
 	verb_doctor, verb_sbx, verb_version, verb_help, verb_diff, verb_merge, verb_system,
 	verb_snapshot, verb_rollback, verb_fork, verb_key, verb_serve, verb_set, verb_read,
-	verb_edit, verb_glob, verb_grep, verb_watch;
+	verb_edit, verb_glob, verb_grep, verb_watch, verb_webhook;
 
 /* Of `cove image`, in files of their own beside cmd_image.c. */
 extern const struct verb verb_image_inspect, verb_image_history, verb_image_tag, verb_image_pull,

@@ -237,6 +237,7 @@ static const struct verb key_create = {
 		"  network   policies, grants, answers to asks, ports to the outside\n"
 		"  secrets   store and remove secrets\n"
 		"  audit     read the audit log\n"
+		"  metrics   read the figures of the whole machine (/metrics)\n"
 		"  admin     everything on this machine, with no namespace\n"
 		"  mount:DIR as --mount DIR\n"
 		"\n"

@@ -42,7 +42,7 @@ static const struct {
 	  &verb_audit, &verb_port, &verb_ports}},
 	{"What boxes stand on",
 	 {&verb_image, &verb_workspace, &verb_wall, &verb_system, &verb_doctor}},
-	{"The API", {&verb_serve, &verb_key, &verb_pool}},
+	{"The API", {&verb_serve, &verb_key, &verb_pool, &verb_webhook}},
 	{"Another program's verbs", {&verb_sbx}},
 	{"About", {&verb_help, &verb_version}},
 };

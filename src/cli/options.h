@@ -145,6 +145,7 @@ struct options {
 	const char *log_file, *shell, *prefix, *image_user, *token, *entrypoint;
 	const char *secret_file, *secret_command, *address, *output;
 	const char *format, *image_name, *platform, *ca, *key_quotas, *glob;
+	const char *events, *only_box, *only_label;
 	struct opt_list mounts, env, labels, allow, deny, kept;
 	struct opt_list build_tags, build_args, build_secrets, build_packages, key_scopes;
 	struct opt_files inputs, outputs;

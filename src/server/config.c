@@ -15,6 +15,7 @@
 
 enum setting_kind { TEXT, LIST, FLAG, NUMBER, SHARE, SIZE, TIME };
 enum { CONFIG_FILE_MAX = 256 << 10, THREADS = 32, CONNECTIONS = 12000 };
+enum { WEBHOOK_RETRY_MS = 1000, WEBHOOK_FAILURES = 20 };
 enum { RESERVE = 256 << 20, ADMISSION_WAIT_MS = 5000, WAITING_PART = 4 };
 
 struct setting {
@@ -54,6 +55,10 @@ static const struct setting settings[] = {
 	 "serve the process that started this one alone: end when stdin does"},
 	{"threads", NUMBER, AT(threads), 1000, "N", "for calls that block; default 32"},
 	{"connections", NUMBER, AT(connections), 1000000, "N", "at once; default 12000"},
+	{"webhook-retry", TIME, AT(webhook_retry_ms), 3600000, "TIME",
+	 "the wait after a webhook's first failure, twice as long each time; default 1s"},
+	{"webhook-failures", NUMBER, AT(webhook_failures), 1000, "N",
+	 "in a row, after which a webhook is disabled; default 20"},
 	{"memory-share", SHARE, AT(memory_share), 0, "PERCENT%|SIZE",
 	 "of this host's memory, that running boxes may use by their limits; default none"},
 	{"disk-share", SHARE, AT(disk_share), 0, "PERCENT%|SIZE",
@@ -275,7 +280,9 @@ static int take_domain(struct server_config *c, struct err *e)
 
 int server_config_read(struct server_config *ret, char *const *argv, struct err *e)
 {
-	struct server_config c = {.threads = THREADS,
+	struct server_config c = {.webhook_retry_ms = WEBHOOK_RETRY_MS,
+				  .webhook_failures = WEBHOOK_FAILURES,
+				  .threads = THREADS,
 				  .connections = CONNECTIONS,
 				  .memory_reserve = RESERVE,
 				  .disk_reserve = RESERVE,

@@ -35,7 +35,8 @@ struct server_config {
 	unsigned domain_port;
 	bool private; /* ends when stdin does; others may serve the same state directory */
 	uint64_t threads, connections;
-	struct core_share memory_share, disk_share; /* of the host, for all boxes together */
+	uint64_t webhook_retry_ms, webhook_failures; /* the first wait; then it is disabled */
+	struct core_share memory_share, disk_share;  /* of the host, for all boxes together */
 	uint64_t memory_reserve, disk_reserve;
 	uint64_t admission_wait_ms;
 	bool show_help;

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "net/tls.h"
+#include "server/hooks.h"
 #include "server/server.h"
 
 #include <errno.h>
@@ -144,6 +145,11 @@ static void on_trouble(void *arg, const char *what, int code)
 	server_log("error", "%s: %s", what, strerrordesc_np(-code));
 }
 
+static void on_events(void *arg)
+{
+	hooks_wake(((struct server *)arg)->hooks);
+}
+
 static int begin(struct server *s, int *ret_lock_fd, struct err *e)
 {
 	const struct server_config *c = s->config;
@@ -152,6 +158,7 @@ static int begin(struct server *s, int *ret_lock_fd, struct err *e)
 				      .on_reaped = server_log_reaped,
 				      .on_trouble = on_trouble,
 				      .on_connections = on_connections,
+				      .on_events = on_events,
 				      .labels = (const char *const *)c->metrics_labels.items,
 				      .label_count = c->metrics_labels.count,
 				      .on_filled = server_log_filled,
@@ -169,6 +176,9 @@ static int begin(struct server *s, int *ret_lock_fd, struct err *e)
 	s->tls = s->setup->tls;
 	if (r == 0 && !c->private)
 		r = lock_home(s, ret_lock_fd, e);
+	if (r == 0)
+		r = hooks_new(&s->hooks, s->api,
+			      &(struct hooks_options){c->webhook_retry_ms, c->webhook_failures}, e);
 	if (r == 0)
 		r = server_listen_change(s, c, true, e);
 	if (r == 0)
@@ -204,6 +214,7 @@ static int serve(struct server *s, struct err *e)
 	}
 	server_listen_end(s);
 	server_conn_free_all(s);
+	hooks_free(take_ptr(s->hooks));
 	api_free(s->api);
 	server_setup_free(s);
 	ev_free(s->ev);

@@ -50,6 +50,7 @@ struct server_setup {
 struct server {
 	struct ev *ev;
 	struct api *api;
+	struct hooks *hooks;		    /* owned */
 	char *const *argv;		    /* flags, for when they are read again */
 	struct server_setup *setup;	    /* owned; the present one */
 	const struct server_config *config; /* its own */

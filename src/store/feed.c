@@ -21,6 +21,11 @@
 
 enum { FEED_NAME_SIZE = 24, FEED_BLOCK = FEED_ROW_MAX + (48 << 10) };
 
+const char *const feed_types[] = {"box.created", "box.started",	 "box.paused",	 "box.woken",
+				  "box.stopped", "box.removed",	 "box.snapshot", "exec.started",
+				  "exec.ended",	 "limit.hit",	 "door.ended",	 "door.denied",
+				  "ask.opened",	 "ask.answered", "missed",	 NULL};
+
 static void segment_name(uint64_t first, char ret[FEED_NAME_SIZE])
 {
 	snprintf(ret, FEED_NAME_SIZE, "%020" PRIu64, first);

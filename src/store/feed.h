@@ -22,6 +22,9 @@
 
 #define FEED_STATE "state"
 
+/* What a row may be of: "box.created" and so on, in the order of api/gather.h; NULL ends them. */
+extern const char *const feed_types[];
+
 struct feed_writer {
 	int dir_fd, lock_fd, fd; /* owned, -1 */
 	uint64_t next;		 /* the number of the row that comes next */

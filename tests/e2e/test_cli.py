@@ -16,7 +16,7 @@ VERBS = ["run", "create", "open", "close", "exec", "sh", "shell", "ls", "inspect
          "start", "rm", "stats", "pause", "resume", "set", "workspace", "image", "doctor", "version", "attach", "wait",
          "shells",
          "policy", "allow", "deny", "asks", "answer", "secret", "audit", "port", "ports", "wall", "sbx", "diff",
-         "system", "merge", "key", "read", "edit", "glob", "grep", "watch"]
+         "system", "merge", "key", "webhook", "read", "edit", "glob", "grep", "watch"]
 
 
 def test_help_has_a_line_for_each_verb(cove):
@@ -37,7 +37,7 @@ def test_help_fits_a_terminal(cove):
     pages = [cove("help").ok().text]
     verbs = [line.split()[0] for line in pages[0].splitlines() if re.match(r"  [a-z]", line)]
     pages += [cove("help", verb).ok().text for verb in verbs if verb != "cove"]
-    for verb in ("image", "snapshot", "system", "key"):  # verbs with pages of their own
+    for verb in ("image", "snapshot", "system", "key", "webhook"):  # verbs with pages of their own
         words = re.findall(r"^([a-z]+)  ", cove("help", verb).ok().text, re.M)
         pages += [cove("help", verb, word).ok().text for word in words]
     assert [line for page in pages for line in page.splitlines() if len(line) > 80] == []

@@ -63,7 +63,8 @@ class World:
         self.ask("POST", f"/v1/boxes/{self.box}/exec", {"line": "true", "shell": "default"}).ok()
         self.ask("POST", f"/v1/boxes/{self.box}/snapshots", {"name": self.snapshot}).ok()
         self.values = {"box": self.box, "exec": "1", "snapshot": self.snapshot, "workspace": self.workspace,
-                       "shell": "default", "secret": "api_test", "ask": "1", "port": "1", "path": "x"}
+                       "shell": "default", "secret": "api_test", "ask": "1", "port": "1", "path": "x",
+                       "webhook": "0" * 16}
 
     def ask(self, method, path, body=None, **kw):
         return self.server.ask(method, path, body, token=self.token, **kw)
@@ -84,6 +85,10 @@ class World:
 # Of each operation: the query, the body, and what it answers; None: it is a stream, looked at for its status alone.
 GOOD = {
     "getMetrics": ("", None, 200), "followEvents": ("", None, 200),
+    # What they do to one that is there is in test_webhooks.py.
+    "createWebhook": ("", {"url": "https://hooks.test/x", "types": ["box.stopped"], "label": "no=such"}, 201),
+    "listWebhooks": ("", None, 200), "getWebhook": ("", None, 404), "enableWebhook": ("", {}, 404),
+    "removeWebhook": ("", None, 404),
     "getHealth": ("", None, 200), "getVersion": ("", None, 200), "listBoxes": ("limit=5", None, 200),
     "getBox": ("", None, 200), "setBoxTimes": ("", {"ttl": "1h"}, 200), "startBox": ("", {}, 200),
     "getBoxStats": ("", None, 200), "runCommand": ("", {"argv": ["true"]}, 200), "listCommands": ("", None, 200),
@@ -255,7 +260,7 @@ def test_a_key_without_a_scope_is_refused(server, cove, box):
     name = "n" + os.urandom(4).hex()
     token = cove("key", "create", name, "--scope", "audit").ok().text.strip()
     values = {"box": box, "exec": "1", "snapshot": "s", "workspace": "w", "shell": "x", "secret": "s", "ask": "1",
-              "port": "1", "path": "x"}
+              "port": "1", "path": "x", "webhook": "w"}
     for op, (method, template, _) in OPERATIONS.items():
         if op in ("getHealth", "listAudit"):
             continue

@@ -16,7 +16,7 @@ from conftest import DEADLINE, PREFIX, wait_until
 pytestmark = pytest.mark.once("both")
 
 LISTS = [["ls"], ["stats"], ["asks"], ["audit"], ["image", "ls"], ["workspace", "ls"], ["secret", "ls"],
-         ["key", "ls"], ["policy", "groups"]]
+         ["key", "ls"], ["webhook", "ls"], ["policy", "groups"]]
 
 
 # ---- JSON ----

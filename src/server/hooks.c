@@ -1,0 +1,394 @@
+/* Sending webhooks; see hooks.h. */
+#include "server/hooks.h"
+
+#include "api/gather.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/sha.h"
+#include "base/str.h"
+#include "core/core.h"
+#include "server/post.h"
+#include "server/server.h"
+#include "store/webhook.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+enum { HOOKS_LOOK_MS = 1000 };
+
+struct hook {
+	struct hooks *hooks;
+	struct webhook w;
+	struct webhook_state state;
+	struct api_events_filter filter;
+	struct ev_job job;
+	bool busy, is_gone; /* is_gone: removed while it was busy */
+	/* The thread's, in one turn. */
+	struct poster *poster;
+	uint64_t until_ms;
+	int r, rows;
+};
+
+struct hooks {
+	struct api *api;
+	struct hooks_options options;
+	struct ev_work *work;
+	struct ev_timer timer;
+	struct hook **list; /* owned */
+	size_t count;
+	uint64_t changed_ns;
+	int cancel_fd; /* owned */
+};
+
+/* ---- a delivery, in a thread ---- */
+
+static void hmac_hex(const char *secret, const char *time, const char *body, size_t len,
+		     char ret[2 * SHA256_BYTES + 1])
+{
+	uint8_t pad[64] = {0}, sum[SHA256_BYTES];
+	size_t n = strlen(secret);
+	struct sha sha;
+
+	/* A secret of ours is longer than a block. */
+	sha256_init(&sha);
+	sha_add(&sha, secret, n);
+	if (n > sizeof(pad))
+		sha_end(&sha, pad);
+	else
+		memcpy(pad, secret, n);
+	for (size_t i = 0; i < sizeof(pad); i++)
+		pad[i] ^= 0x36;
+	sha256_init(&sha);
+	sha_add(&sha, pad, sizeof(pad));
+	sha_add(&sha, time, strlen(time));
+	sha_add(&sha, ".", 1);
+	sha_add(&sha, body, len);
+	sha_end(&sha, sum);
+	for (size_t i = 0; i < sizeof(pad); i++)
+		pad[i] ^= 0x36 ^ 0x5c;
+	sha256_init(&sha);
+	sha_add(&sha, pad, sizeof(pad));
+	sha_add(&sha, sum, sizeof(sum));
+	sha_end(&sha, sum);
+	explicit_bzero(pad, sizeof(pad));
+	for (size_t i = 0; i < sizeof(sum); i++)
+		snprintf(ret + 2 * i, 3, "%02x", sum[i]);
+}
+
+static void note(struct hook *k, uint64_t seq, unsigned status, uint64_t ms, const char *error)
+{
+	struct json j;
+	struct buf b;
+
+	buf_init(&b, 4096);
+	json_init(&j, &b);
+	json_object_begin(&j);
+	json_kv_u64(&j, "time_ms", clock_wall_ms());
+	json_kv_u64(&j, "event", seq);
+	json_kv_bool(&j, "delivered", !error);
+	if (status)
+		json_kv_u64(&j, "status", status);
+	json_kv_u64(&j, "duration_ms", ms);
+	if (error)
+		json_kv_str(&j, "error", error);
+	json_object_end(&j);
+	/* A log that cannot be written stops no delivery. */
+	if (j.error == 0 && buf_append_str(&b, "\n") == 0 &&
+	    webhook_log_add(&k->hooks->api->cove->state, k->w.id, (const char *)buf_data(&b),
+			    buf_len(&b)) < 0)
+		k->r = k->r ? k->r : 0;
+	buf_done(&b);
+}
+
+static void failed(struct hook *k, uint64_t seq, unsigned status, uint64_t ms, struct err *e)
+{
+	struct webhook_state *s = &k->state;
+	const struct hooks_options *o = &k->hooks->options;
+	uint64_t wait = o->retry_ms;
+
+	if (status)
+		err_set(e, ERR_PROTOCOL, EPROTO, "the answer was %u%s", status,
+			status >= 300 && status < 400 ? ", and redirects are not followed" : "");
+	note(k, seq, status, ms, e->msg);
+	s->failures++;
+	for (uint64_t i = 1; i < s->failures && wait < HOOKS_LATEST_MS; i++)
+		wait *= 2;
+	s->next_ms = clock_wall_ms() + (wait < HOOKS_LATEST_MS ? wait : HOOKS_LATEST_MS);
+	str_copy(s->reason, sizeof(s->reason), e->msg);
+	if (s->failures >= o->failures_max)
+		s->disabled_ms = clock_wall_ms();
+	k->r = -EIO;
+}
+
+static void deliver(struct hook *k, uint64_t seq, const char *body, size_t len)
+{
+	uint64_t began = clock_mono_ms();
+	char fields[512], seconds[24], sum[2 * SHA256_BYTES + 1], type[32];
+	const char *at = strstr(body, "\"type\":\"");
+	unsigned status = 0;
+	struct err e = {0};
+	int r;
+
+	at = at ? at + 8 : "\"";
+	snprintf(type, sizeof(type), "%.*s", (int)strcspn(at, "\""), at);
+	snprintf(seconds, sizeof(seconds), "%llu", (unsigned long long)clock_wall_ms() / 1000);
+	hmac_hex(k->w.secret, seconds, body, len, sum);
+	snprintf(fields, sizeof(fields),
+		 "Content-Type: application/json\r\nCove-Event-Id: %llu\r\nCove-Event-Type: %s\r\n"
+		 "Cove-Webhook-Id: %s\r\nCove-Signature: t=%s,v1=%s\r\n",
+		 (unsigned long long)seq, type, k->w.id, seconds, sum);
+	r = post_send(k->poster,
+		      &(struct post){.url = k->w.url,
+				     .fields = fields,
+				     .body = body,
+				     .len = len,
+				     .only_public = k->w.owner[0],
+				     .cancel_fd = k->hooks->cancel_fd},
+		      &status, &e);
+	if (e.code == ECANCELED && r < 0) {
+		k->r = r; /* it was not its fault */
+		return;
+	}
+	if (r < 0 || status < 200 || status >= 300) {
+		failed(k, seq, r < 0 ? 0 : status, clock_mono_ms() - began, &e);
+		return;
+	}
+	note(k, seq, status, clock_mono_ms() - began, NULL);
+	k->state.delivered++;
+	k->state.failures = k->state.next_ms = 0;
+	k->state.reason[0] = 0;
+}
+
+static bool on_row(void *arg, uint64_t seq, char *row, size_t len)
+{
+	struct hook *k = arg;
+
+	k->rows++;
+	if (api_events_pass(&k->filter, row, len)) {
+		len = api_hide_id(k->w.owner, row, len);
+		row[len] = 0;
+		deliver(k, seq, row, len);
+		if (k->r == 0) {
+			k->state.cursor = seq;
+			k->r = webhook_state_write(&k->hooks->api->cove->state, k->w.id, &k->state);
+		}
+	} else {
+		k->state.cursor = seq;
+	}
+	return k->r == 0 && k->rows < HOOKS_ROWS && clock_mono_ms() < k->until_ms;
+}
+
+static void on_run(struct ev_job *j, void *poster)
+{
+	struct hook *k = container(j, struct hook, job);
+	struct state *st = &k->hooks->api->cove->state;
+	uint64_t before = k->state.cursor;
+	struct feed_reader reader;
+	int n = poster ? 1 : 0;
+
+	k->poster = poster;
+	k->until_ms = clock_mono_ms() + HOOKS_BATCH_MS;
+	k->r = k->rows = 0;
+	feed_reader_init(&reader, st, k->state.cursor);
+	while (n > 0 && k->r == 0 && k->rows < HOOKS_ROWS && clock_mono_ms() < k->until_ms)
+		n = feed_read(&reader, on_row, k);
+	feed_reader_done(&reader);
+	/* Also what was passed over, and what went wrong. */
+	if ((k->state.cursor != before || k->r < 0) &&
+	    webhook_state_write(st, k->w.id, &k->state) < 0)
+		k->r = -EIO;
+}
+
+/* ---- which are due, in the loop ---- */
+
+static void hook_free(struct hook *k)
+{
+	explicit_bzero(&k->w, sizeof(k->w));
+	free(k);
+}
+
+static struct hook *hook_new(struct hooks *h, const struct webhook *w)
+{
+	struct hook *k = calloc(1, sizeof(*k));
+	struct err e;
+
+	if (!k)
+		return NULL;
+	k->hooks = h;
+	k->w = *w;
+	if (webhook_state_read(&h->api->cove->state, w, &k->state) < 0 ||
+	    api_events_types(k->w.types, &k->filter.types, &e) < 0) {
+		hook_free(k);
+		return NULL;
+	}
+	str_copy(k->filter.owner, sizeof(k->filter.owner), w->owner);
+	k->filter.box = k->w.box[0] ? k->w.box : NULL;
+	k->filter.label = k->w.label[0] ? k->w.label : NULL;
+	return k;
+}
+
+static struct hook *take_known(struct hooks *h, const char *id)
+{
+	for (size_t i = 0; i < h->count; i++)
+		if (h->list[i] && strcmp(h->list[i]->w.id, id) == 0)
+			return take_ptr(h->list[i]);
+	return NULL;
+}
+
+/* Of those that are there what is under way goes on; the others are let go. */
+static void reload(struct hooks *h)
+{
+	struct webhook *now = NULL;
+	struct hook **list;
+	size_t count = 0, n = 0;
+	uint64_t changed = webhook_changed_ns(&h->api->cove->state);
+
+	if (changed == h->changed_ns || webhook_list(&h->api->cove->state, &now, &count, NULL) < 0)
+		return;
+	list = calloc(count + h->count + 1, sizeof(struct hook *));
+	for (size_t i = 0; list && i < count; i++) {
+		struct hook *k = take_known(h, now[i].id);
+
+		/* It may have been enabled again. */
+		if (k && !k->busy && k->state.disabled_ms)
+			(void)webhook_state_read(&h->api->cove->state, &k->w, &k->state);
+		if (!k)
+			k = hook_new(h, &now[i]);
+		if (k)
+			list[n++] = k;
+	}
+	if (list) {
+		for (size_t i = 0; i < h->count; i++) {
+			struct hook *k = h->list[i];
+
+			if (k && k->busy) {
+				k->is_gone = true;
+				list[n++] = k;
+			} else if (k) {
+				hook_free(k);
+			}
+		}
+		free(h->list);
+		h->list = list;
+		h->count = n;
+		h->changed_ns = changed;
+	}
+	explicit_bzero(now, count * sizeof(*now));
+	free(now);
+}
+
+static void on_run_done(struct ev_job *j)
+{
+	struct hook *k = container(j, struct hook, job);
+	struct hooks *h = k->hooks;
+
+	k->busy = false;
+	if (k->is_gone)
+		h->changed_ns = 0; /* the next look lets it go */
+	hooks_wake(h);
+}
+
+static unsigned busy_of(const struct hooks *h, const char *owner)
+{
+	unsigned n = 0;
+
+	for (size_t i = 0; i < h->count; i++)
+		n += h->list[i]->busy && strcmp(h->list[i]->w.owner, owner) == 0;
+	return n;
+}
+
+void hooks_wake(struct hooks *h)
+{
+	uint64_t now_ms = clock_wall_ms(), soonest = HOOKS_LOOK_MS, oldest, newest;
+
+	if (!h)
+		return;
+	reload(h);
+	/* Where another server writes the events it sends them, too. */
+	if (h->count > 0 && h->api->gather->writes &&
+	    feed_range(&h->api->cove->state, &oldest, &newest) == 0)
+		for (size_t i = 0; i < h->count; i++) {
+			struct hook *k = h->list[i];
+
+			if (k->busy || k->is_gone || k->state.disabled_ms ||
+			    k->state.cursor >= newest)
+				continue;
+			if (k->state.next_ms > now_ms) {
+				if (k->state.next_ms - now_ms < soonest)
+					soonest = k->state.next_ms - now_ms;
+				continue;
+			}
+			if (k->w.owner[0] && busy_of(h, k->w.owner) >= HOOKS_OF_KEY)
+				continue;
+			k->job = (struct ev_job){.on_run = on_run, .on_done = on_run_done};
+			k->busy = ev_work_push(h->work, &k->job) == 0;
+		}
+	ev_timer_set(h->api->ev, &h->timer, soonest);
+}
+
+static void on_look(struct ev_timer *t)
+{
+	hooks_wake(container(t, struct hooks, timer));
+}
+
+/* ---- begin and end ---- */
+
+static void *state_new(void *arg)
+{
+	struct poster *p = NULL;
+
+	return poster_new(&p, NULL) < 0 ? NULL : p;
+}
+
+static void state_free(void *state)
+{
+	poster_free(state);
+}
+
+int hooks_new(struct hooks **ret, struct api *api, const struct hooks_options *o, struct err *e)
+{
+	const struct ev_work_options work = {.threads_max = HOOKS_THREADS,
+					     .queue_max = WEBHOOKS_MAX,
+					     .idle_ms = 10000,
+					     .state_new = state_new,
+					     .state_free = state_free};
+	struct hooks *h = calloc(1, sizeof(*h));
+	int r = h ? 0 : -ENOMEM;
+
+	if (r == 0) {
+		h->api = api;
+		h->options = *o;
+		h->timer.on_timer = on_look;
+		h->cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+		r = h->cancel_fd < 0 ? -errno : ev_work_new(api->ev, &work, &h->work);
+	}
+	if (r < 0) {
+		hooks_free(h);
+		return err_errno(e, -r, "begin to send webhooks");
+	}
+	*ret = h;
+	hooks_wake(h);
+	return 0;
+}
+
+void hooks_free(struct hooks *h)
+{
+	const uint64_t one = 1;
+
+	if (!h)
+		return;
+	ev_timer_stop(h->api->ev, &h->timer);
+	if (h->cancel_fd >= 0 && write(h->cancel_fd, &one, sizeof(one)) < 0)
+		server_log("error", "webhooks under way are waited for: %s",
+			   strerrordesc_np(errno));
+	ev_work_free(h->work);
+	for (size_t i = 0; i < h->count; i++)
+		hook_free(h->list[i]);
+	free(h->list);
+	fd_close(&h->cancel_fd);
+	free(h);
+}

@@ -1,0 +1,41 @@
+/*
+ * Webhooks: events of the host, sent to URLs (store/webhook.h).
+ *
+ *	the loop    looks which are there and which are due, when there are new events or it is time
+ *	a thread    reads the events after a webhook's cursor, sends those that are for it, one
+ *		    request each, and writes the cursor after each that was taken (status 2xx)
+ *
+ * What is not taken is tried again, later each time; the events after it wait. After so many
+ * failures in a row the webhook is disabled, with the reason. The server may be killed at any
+ * moment: what was sent last may then be sent twice, with the same Cove-Event-Id.
+ *
+ *	Cove-Event-Id: 42		the event's number
+ *	Cove-Event-Type: box.stopped
+ *	Cove-Signature: t=<seconds since 1970>,v1=<hex of HMAC-SHA256(secret, t "." body)>
+ *
+ * What is looked at by a thread and by the loop is guarded by `busy`: while it is set the webhook
+ * is the thread's.
+ */
+#pragma once
+
+#include "api/api.h"
+
+#include <stdbool.h>
+
+enum {
+	HOOKS_THREADS = 8,
+	HOOKS_OF_KEY = 2, /* of one key under way at once; the rest of the threads is others' */
+	HOOKS_BATCH_MS = 5000,	   /* then another one's turn */
+	HOOKS_ROWS = 256,	   /* read in one turn, whoever they are for */
+	HOOKS_LATEST_MS = 3600000, /* between two tries */
+};
+
+struct hooks;
+struct hooks_options {
+	uint64_t retry_ms;     /* the first wait; twice as long each time */
+	uint64_t failures_max; /* in a row; then it is disabled */
+};
+int hooks_new(struct hooks **ret, struct api *api, const struct hooks_options *o, struct err *e);
+void hooks_free(struct hooks *h); /* NULL is fine */
+/* In the loop: there may be new events. */
+void hooks_wake(struct hooks *h);
