@@ -230,8 +230,8 @@ def test_a_key_reaches_public_addresses_only_and_its_own_hooks(server, receiver,
 def test_certificates_are_verified(server, tmp_path):
     cert, private = tmp_path / "c.pem", tmp_path / "k.pem"
     subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
-                    "-days", "2", "-subj", "/CN=x", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", private, "-out", cert],
-                   check=True, capture_output=True)
+                    "-days", "2", "-subj", "/CN=x", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", private,
+                    "-out", cert], check=True, capture_output=True)
     receiver = Receiver(tls=(cert, private))
     try:
         hook, _ = add(server, receiver.url, types=["exec.ended"])
