@@ -23,6 +23,7 @@
 #include "api/in.h"
 #include "api/route.h"
 #include "api/sink.h"
+#include "api/trace.h"
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/json.h"
@@ -58,9 +59,10 @@ struct api_options {
 	/* From a thread: a row of a door's audit log, once; and what goes wrong beside requests. */
 	void (*on_door_row)(void *arg, const char *box, const struct audit_row *row);
 	void (*on_trouble)(void *arg, const char *what, int code);
-	void (*on_events)(void *arg);	       /* in the loop: there may be new ones */
-	unsigned (*on_connections)(void *arg); /* how many there are, for /metrics */
-	const char *const *labels;	       /* of boxes, whose values /metrics shows apart */
+	void (*on_events)(void *arg);			/* in the loop: there may be new ones */
+	unsigned (*on_connections)(void *arg);		/* how many there are, for /metrics */
+	void (*on_metrics)(void *arg, struct buf *out); /* in a thread: further ones */
+	const char *const *labels; /* of boxes, whose values /metrics shows apart */
 	size_t label_count;
 	/* Warm pools, which are kept full where boxes are reaped. why: what failed, or "". */
 	void (*on_filled)(void *arg, uint64_t made, uint64_t dropped, const char *why);
@@ -166,6 +168,7 @@ struct api_call {
 	struct err error;
 	struct api_hold *hold; /* quota.c */
 	struct api_load load;
+	struct api_trace trace;
 	bool is_noted;		     /* in the audit log of requests */
 	char made[BOX_NAME_MAX + 1]; /* a box, by this call */
 	atomic_bool gone;	     /* the client is: give up */

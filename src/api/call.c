@@ -281,6 +281,7 @@ struct api_call *api_call_new(struct api *a, struct api_sink *sink, const struct
 	buf_init(&c->out, API_OUT_MAX);
 	json_init(&c->json, &c->out);
 	c->method = head->method;
+	api_trace_take(&c->trace, http_head_find(head, "traceparent"));
 	r = call_admit(c, client, &e);
 	c->asked = c->route;
 	if (r < 0) {

@@ -48,6 +48,29 @@ static int take_base64(struct api_call *c, struct api_command *cmd, struct err *
 	return 0;
 }
 
+/* A command goes on with the trace that its caller is in, unless that says otherwise. */
+static int add_trace(struct api_call *c, struct cove_command *cmd, struct err *e)
+{
+	char value[API_TRACEPARENT_SIZE];
+	const char **env;
+	size_t n = 0;
+
+	if (!c->trace.trace[0])
+		return 0;
+	for (; cmd->env && cmd->env[n]; n++)
+		if (str_starts(cmd->env[n], "TRACEPARENT="))
+			return 0;
+	api_trace_format(&c->trace, value);
+	env = api_memory_get(&c->memory, (n + 2) * sizeof(*env));
+	if (!env)
+		return err_errno(e, ENOMEM, "read the request");
+	for (size_t i = 0; i < n; i++)
+		env[i] = cmd->env[i];
+	env[n] = api_memory_printf(&c->memory, "TRACEPARENT=%s", value);
+	cmd->env = env;
+	return env[n] ? 0 : err_errno(e, ENOMEM, "read the request");
+}
+
 int api_command_take(struct api_call *c, json_t *object, struct api_command *ret, struct err *e)
 {
 	const struct api_in_table tables[] = {{api_command_fields, ret}, {NULL, NULL}};
@@ -55,6 +78,8 @@ int api_command_take(struct api_call *c, json_t *object, struct api_command *ret
 
 	*ret = (struct api_command){.c.size = sizeof(ret->c)};
 	r = api_in_take(&c->memory, object, tables, e);
+	if (r == 0)
+		r = add_trace(c, &ret->c, e);
 	if (r < 0)
 		return r;
 	if (ret->input && ret->input_base64)

@@ -217,6 +217,8 @@ static int metrics(struct api_call *c, struct cove *cove, struct err *e)
 	if (!list)
 		return err_errno(e, ENOMEM, "list the boxes that run");
 	read_groups(cove, list, count);
+	if (sees_all(c) && c->api->options.on_metrics)
+		c->api->options.on_metrics(c->api->options.arg, &c->out);
 	r = p.error ? p.error : write_figures(g, owner, list, count, &c->out);
 	if (r < 0)
 		return err_errno(e, -r, "write the figures");

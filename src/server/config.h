@@ -35,6 +35,7 @@ struct server_config {
 	unsigned domain_port;
 	bool private; /* ends when stdin does; others may serve the same state directory */
 	uint64_t threads, connections;
+	char *otlp, *otlp_headers; /* where traces go, with what; NULL: $OTEL_... or nowhere */
 	uint64_t webhook_retry_ms, webhook_failures; /* the first wait; then it is disabled */
 	struct core_share memory_share, disk_share;  /* of the host, for all boxes together */
 	uint64_t memory_reserve, disk_reserve;

@@ -7,10 +7,12 @@
  *
  * Exit status: 0 an orderly end, 1 it could not serve, 2 the configuration is wrong.
  */
+#include "api/prom.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "net/tls.h"
 #include "server/hooks.h"
+#include "server/otlp.h"
 #include "server/server.h"
 
 #include <errno.h>
@@ -145,6 +147,41 @@ static void on_trouble(void *arg, const char *what, int code)
 	server_log("error", "%s: %s", what, strerrordesc_np(-code));
 }
 
+static void on_log(void *arg, const struct api_call *c)
+{
+	server_log_call(arg, c);
+	otlp_call(((struct server *)arg)->otlp, c);
+}
+
+static void on_door_row(void *arg, const char *box, const struct audit_row *row)
+{
+	otlp_door(((struct server *)arg)->otlp, box, row);
+}
+
+static void on_metrics(void *arg, struct buf *out)
+{
+	struct prom p = {.out = out};
+	struct server *s = arg;
+	uint64_t sent = 0, dropped = 0;
+
+	if (s->otlp)
+		otlp_counts(s->otlp, &sent, &dropped);
+	prom_metric(&p, "cove_spans_sent_total", "counter", "Spans that the collector took.");
+	prom_u64(&p, NULL, sent);
+	prom_metric(&p, "cove_spans_dropped_total", "counter",
+		    "Spans that it did not take, or that had no room.");
+	prom_u64(&p, NULL, dropped);
+}
+
+static int begin_traces(struct server *s, struct err *e)
+{
+	const char *url = s->config->otlp;
+
+	if (!url)
+		url = getenv("OTEL_EXPORTER_OTLP_ENDPOINT");
+	return url && *url ? otlp_new(&s->otlp, s->ev, url, s->config->otlp_headers, e) : 0;
+}
+
 static void on_events(void *arg)
 {
 	hooks_wake(((struct server *)arg)->hooks);
@@ -154,7 +191,9 @@ static int begin(struct server *s, int *ret_lock_fd, struct err *e)
 {
 	const struct server_config *c = s->config;
 	struct api_options options = {.queue_max = QUEUE_MAX,
-				      .on_log = server_log_call,
+				      .on_log = on_log,
+				      .on_door_row = on_door_row,
+				      .on_metrics = on_metrics,
 				      .on_reaped = server_log_reaped,
 				      .on_trouble = on_trouble,
 				      .on_connections = on_connections,
@@ -176,6 +215,8 @@ static int begin(struct server *s, int *ret_lock_fd, struct err *e)
 	s->tls = s->setup->tls;
 	if (r == 0 && !c->private)
 		r = lock_home(s, ret_lock_fd, e);
+	if (r == 0)
+		r = begin_traces(s, e);
 	if (r == 0)
 		r = hooks_new(&s->hooks, s->api,
 			      &(struct hooks_options){c->webhook_retry_ms, c->webhook_failures}, e);
@@ -216,6 +257,7 @@ static int serve(struct server *s, struct err *e)
 	server_conn_free_all(s);
 	hooks_free(take_ptr(s->hooks));
 	api_free(s->api);
+	otlp_free(take_ptr(s->otlp));
 	server_setup_free(s);
 	ev_free(s->ev);
 	return r;

@@ -51,6 +51,7 @@ struct server {
 	struct ev *ev;
 	struct api *api;
 	struct hooks *hooks;		    /* owned */
+	struct otlp *otlp;		    /* owned; NULL: no traces */
 	char *const *argv;		    /* flags, for when they are read again */
 	struct server_setup *setup;	    /* owned; the present one */
 	const struct server_config *config; /* its own */
