@@ -4,8 +4,9 @@
  * form.
  *
  * A request that comes with `traceparent` has its span in that trace, and its command finds it as
- * TRACEPARENT; others begin one. Spans wait in a queue with a maximum, and a thread of its own sends
- * them: a collector that is slow or gone costs spans, which are counted, and no request anything.
+ * TRACEPARENT; others begin one. Spans wait in a queue with a maximum, and a thread of its own
+ * sends them: a collector that is slow or gone costs spans, which are counted, and no request
+ * anything.
  */
 #pragma once
 
