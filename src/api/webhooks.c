@@ -1,16 +1,8 @@
 /* Webhooks: where events go. They are sent by the server (server/hooks.h). */
 #include "api/handlers.h"
-#include "wire/field.h"
+#include "core/view.h"
 
 #include <errno.h>
-
-/* clang-format off */
-#define A(name) FIELD_ALWAYS(cove_webhook_info, name)
-#define K(name) FIELD_KNOWN(cove_webhook_info, name)
-static const struct wire_named_field fields[] = {
-	A(id), A(url), K(types), K(box), K(label), A(created_ms), A(cursor), A(delivered),
-	A(failures), K(next_ms), K(disabled_ms), K(reason), {0}};
-/* clang-format on */
 
 /* The operator sees all of them, a key its own. */
 static const char *owner_of(const struct api_call *c)
@@ -67,7 +59,8 @@ static int list_hooks(struct api_call *c, struct cove *cove, struct err *e)
 	struct cove_error err;
 	int count = cove_webhooks(cove, owner_of(c), &rows, &err);
 
-	return api_put_rows(c, "webhooks", fields, rows, sizeof(*rows), count, &err, e);
+	return api_put_rows(c, "webhooks", view_webhook_fields, rows, sizeof(*rows), count, &err,
+			    e);
 }
 
 static int webhook_inspect(struct api_call *c, struct cove *cove, struct err *e)
@@ -88,7 +81,7 @@ static int webhook_inspect(struct api_call *c, struct cove *cove, struct err *e)
 	json_object_begin(api_json(c, 200));
 	for (int i = 0; i < count; i++)
 		if (strcmp(rows[i].id, id) == 0)
-			wire_fields_json(&c->json, fields, &rows[i]);
+			wire_fields_json(&c->json, view_webhook_fields, &rows[i]);
 	json_key(&c->json, "deliveries");
 	json_array_begin(&c->json);
 	for (char *line = strtok_r(log, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))

@@ -27,14 +27,6 @@ static void row(struct table *t, const void *item)
 	table_cell(t, w->reason);
 }
 
-/* clang-format off */
-#define A(name) FIELD_ALWAYS(cove_webhook_info, name)
-#define K(name) FIELD_KNOWN(cove_webhook_info, name)
-static const struct wire_named_field fields[] = {
-	A(id), A(url), K(owner), K(types), K(box), K(label), A(created_ms), A(cursor), A(delivered),
-	A(failures), K(next_ms), K(disabled_ms), K(reason), {0}};
-/* clang-format on */
-
 static int get(struct cli *c, void *ret, struct cove_error *err)
 {
 	return cove_webhooks(c->cove, NULL, ret, err);
@@ -49,7 +41,7 @@ static const struct list_form form = {
 	.size = sizeof(struct cove_webhook_info),
 	.get = get,
 	.row = row,
-	.fields = fields,
+	.fields = view_webhook_fields,
 };
 
 /* ---- add ---- */

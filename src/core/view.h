@@ -26,7 +26,7 @@ extern const struct wire_named_field view_exec_fields[], view_stats_fields[];
 /* And of what is listed: struct cove_box_info and so on. */
 extern const struct wire_named_field view_box_fields[], view_workspace_fields[],
 	view_shell_fields[], view_image_fields[], view_pool_fields[], view_snapshot_fields[],
-	view_ask_fields[], view_audit_fields[];
+	view_webhook_fields[], view_ask_fields[], view_audit_fields[];
 /* Of a command's result: before and after its output; and of what was denied meanwhile. */
 extern const struct wire_named_field view_result_before[], view_result_after[],
 	view_denial_fields[];

@@ -46,3 +46,11 @@ char *cove_audit_row_json(const struct cove_audit_row *row)
 {
 	return view_row_json(view_audit_fields, row);
 }
+
+/* clang-format off */
+const struct wire_named_field view_webhook_fields[] = {
+	A(webhook, id), A(webhook, url), K(webhook, owner), K(webhook, types), K(webhook, box),
+	K(webhook, label), A(webhook, created_ms), A(webhook, cursor), A(webhook, delivered),
+	A(webhook, failures), K(webhook, next_ms), K(webhook, disabled_ms), K(webhook, reason),
+	{0}};
+/* clang-format on */
