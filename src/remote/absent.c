@@ -7,6 +7,7 @@
 #include "remote/remote.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 static int absent(const char *what, struct cove_error *err)
@@ -70,11 +71,14 @@ int cove_wall_remove(struct cove *cove, const char *name, struct cove_error *err
 	return absent("`cove wall rm`", err);
 }
 
-/* What a local program forwards is its own: the server knows none of it. */
+/* What `cove port` would forward here: it does not, so there are none. */
 int cove_forwards(struct cove *cove, const char *box, struct cove_forward_info **ret,
 		  struct cove_error *err)
 {
-	return absent("listing what `cove port -d` forwards", err);
+	struct err e = {0};
+
+	*ret = calloc(1, sizeof(**ret));
+	return remote_return(*ret ? 0 : err_errno(&e, ENOMEM, "list what is forwarded"), &e, err);
 }
 
 int cove_forward_end(struct cove *cove, const char *box, unsigned local_port,
@@ -90,116 +94,10 @@ int cove_forward(struct cove_box *box, const struct cove_forward *forward, struc
 	return absent("`cove port`", err);
 }
 
-int cove_listening(struct cove_box *box, struct cove_listening **ret, struct cove_error *err)
-{
-	return absent("`cove ports`", err);
-}
-
-int cove_image_import(struct cove *cove, const char *name, const char *user, int tar_fd,
-		      struct cove_error *err)
-{
-	return absent("`cove image import`", err);
-}
-
-int cove_image_import_any(struct cove *cove, const struct cove_image_source *from,
-			  struct cove_imported **ret, struct cove_error *err)
-{
-	return absent("`cove image import`", err);
-}
-
-int cove_image_export(struct cove *cove, const char *name, const struct cove_image_target *to,
-		      struct cove_exported *ret, struct cove_error *err)
-{
-	return absent("`cove image export`", err);
-}
-
-int cove_image_history(struct cove *cove, const char *name, struct cove_image_step **ret,
-		       struct cove_error *err)
-{
-	return absent("`cove image history`", err);
-}
-
-int cove_image_pull(struct cove *cove, const char *ref, const struct cove_pull *how,
-		    struct cove_pulled *ret, struct cove_error *err)
-{
-	return absent("`cove image pull`", err);
-}
-
 int cove_image_build(struct cove *cove, const struct cove_build_options *options,
 		     struct cove_build_result *ret, struct cove_error *err)
 {
 	return absent("`cove image build`", err);
-}
-
-int cove_diff(struct cove *cove, const struct cove_diff_options *options, struct cove_error *err)
-{
-	return absent("`cove diff`", err);
-}
-
-int cove_system_df(struct cove *cove, struct cove_usage_info **ret, struct cove_error *err)
-{
-	return absent("`cove system df`", err);
-}
-
-int cove_image_gc(struct cove *cove, const struct cove_prune_options *options,
-		  struct cove_pruned *ret, struct cove_error *err)
-{
-	return absent("`cove image gc`", err);
-}
-
-int cove_system_prune(struct cove *cove, const struct cove_prune_options *options,
-		      struct cove_pruned *ret, struct cove_error *err)
-{
-	return absent("`cove system prune`", err);
-}
-
-int cove_reap(struct cove *cove, const struct cove_reap_options *options, struct cove_reaped *ret,
-	      struct cove_error *err)
-{
-	return absent("`cove system reap`", err);
-}
-
-int cove_system_verify(struct cove *cove, bool deep, cove_on_damage *on_damage, void *arg,
-		       struct cove_verified *ret, struct cove_error *err)
-{
-	return absent("`cove system verify`", err);
-}
-
-int cove_merge(struct cove *cove, const struct cove_merge_options *options,
-	       struct cove_merge_result *ret, struct cove_error *err)
-{
-	return absent("`cove merge`", err);
-}
-
-int cove_key_create(struct cove *cove, const struct cove_key_options *options,
-		    struct cove_key_made *ret, struct cove_error *err)
-{
-	return absent("`cove key create`", err);
-}
-
-int cove_keys(struct cove *cove, struct cove_key_info **ret, struct cove_error *err)
-{
-	return absent("`cove key`", err);
-}
-
-int cove_key_remove(struct cove *cove, const char *name, struct cove_error *err)
-{
-	return absent("`cove key rm`", err);
-}
-
-int cove_walls(struct cove *cove, struct cove_wall_info **ret, struct cove_error *err)
-{
-	return absent("`cove wall`", err);
-}
-
-int cove_wall_set_min(struct cove *cove, const char *name, struct cove_error *err)
-{
-	return absent("`cove wall min`", err);
-}
-
-int cove_wall_min(struct cove *cove, char ret[64], struct cove_error *err)
-{
-	return absent("`cove wall min`", err);
 }
 
 /* ---- of verbs that are refused before they come here (struct verb's `here`) ---- */

@@ -102,3 +102,105 @@ int cove_image_argv(struct cove *cove, const char *image, const char *entrypoint
 	json_decref(o);
 	return remote_return(*ret ? 0 : err_errno(&e, ENOMEM, "make a command"), &e, err);
 }
+
+int cove_image_history(struct cove *cove, const char *name, struct cove_image_step **ret,
+		       struct cove_error *err)
+{
+	static const struct wire_named_field fields[] = {FIELD_ALWAYS(cove_image_step, created_ms),
+							 FIELD_ALWAYS(cove_image_step, bytes),
+							 FIELD_ALWAYS(cove_image_step, layer),
+							 FIELD_ALWAYS(cove_image_step, by),
+							 {0}};
+
+	return remote_rows(cove, "/v1/images/{}/history", "steps", name, fields, sizeof(**ret),
+			   (void **)ret, err);
+}
+
+/* ---- what takes long: progress, and one result ---- */
+
+struct progress {
+	bool (*on_progress)(void *arg, const json_t *o);
+	void *arg;
+	json_t *result; /* owned */
+	bool given_up;
+};
+
+static bool on_event(void *arg, const char *name, const char *data, size_t len)
+{
+	struct progress *p = arg;
+	json_t *o = json_loadb(data, len, 0, NULL);
+
+	if (strcmp(name, "result") == 0 && json_is_object(o)) {
+		json_decref(p->result);
+		p->result = o;
+		return false;
+	}
+	p->given_up = strcmp(name, "progress") == 0 && !p->on_progress(p->arg, o);
+	json_decref(o);
+	return !p->given_up;
+}
+
+/* The server ends what it does when we go. */
+static int follow(struct remote_request *q, struct progress *p, struct err *e)
+{
+	int r = remote_call_events(q, on_event, p, e);
+
+	if (r == 0 && !p->result)
+		return err_set(e, ERR_INTERRUPTED, ECANCELED,
+			       p->given_up ? "it was given up"
+					   : "the server did not say how it ended");
+	return r;
+}
+
+static bool on_pull(void *arg, const json_t *o)
+{
+	const struct cove_pull *how = arg;
+	const struct cove_pull_progress p = {.size_of_this = sizeof(p),
+					     .is_unpacking = remote_is(o, "unpacking"),
+					     .layer = remote_text(o, "layer"),
+					     .have = remote_number(o, "have"),
+					     .size = remote_number(o, "size"),
+					     .is_done = remote_is(o, "done"),
+					     .was_there = remote_is(o, "there"),
+					     .layers = remote_number(o, "layers"),
+					     .layers_done = remote_number(o, "layers_done"),
+					     .all_have = remote_number(o, "all_have"),
+					     .all_size = remote_number(o, "all_size"),
+					     .fetched = remote_number(o, "fetched")};
+
+	return !how->on_progress || how->on_progress(how->arg, &p);
+}
+
+int cove_image_pull(struct cove *cove, const char *ref, const struct cove_pull *given,
+		    struct cove_pulled *ret, struct cove_error *err)
+{
+	struct cove_pull how;
+	struct progress p = {.on_progress = on_pull, .arg = &how};
+	struct remote_request q;
+	struct err e = {0};
+	const char *name, *digest;
+	int r = core_copy_sized(&how, sizeof(how), given, &e);
+
+	if (r == 0 && how.ca)
+		r = remote_absent(&e, "--ca");
+	if (r < 0)
+		return remote_return(r, &e, err);
+	remote_begin(&q, cove, "POST", "/v1/images/pull");
+	q.cancel_fd = how.cancel_fd;
+	json_kv_str(remote_object(&q), "ref", ref);
+	remote_put_str(&q.json, "name", how.name);
+	remote_put_str(&q.json, "platform", how.platform);
+	remote_put_bool(&q.json, "insecure", how.insecure);
+	remote_put_amount(&q.json, "stall", how.stall_ms);
+	r = follow(&q, &p, &e);
+	name = remote_text(p.result, "name");
+	digest = remote_text(p.result, "digest");
+	str_copy(ret->image, sizeof(ret->image), name ? name : "");
+	str_copy(ret->digest, sizeof(ret->digest), digest ? digest : "");
+	ret->bytes = remote_number(p.result, "bytes");
+	ret->fetched = remote_number(p.result, "fetched");
+	ret->layers = remote_number(p.result, "layers");
+	ret->layers_there = remote_number(p.result, "layers_there");
+	json_decref(p.result);
+	return remote_return(r, &e, err);
+}

@@ -96,10 +96,12 @@ struct remote_request {
 	const char *accept;
 	bool has_query, has_json, repeats; /* repeats: it may be done twice */
 	bool is_secret;			   /* its body is wiped */
-	bool waits;			   /* its answer may take as long as it likes */
-	int connect_ms;			   /* 0: until a server that was reached is back */
-	int head_ms;			   /* 0: REMOTE_HEAD_MS */
-	int cancel_fd;			   /* 0: none */
+	bool keeps_details;		   /* a conflict that says what about is an answer */
+	json_t **ret_details;
+	bool waits;	/* its answer may take as long as it likes */
+	int connect_ms; /* 0: until a server that was reached is back */
+	int head_ms;	/* 0: REMOTE_HEAD_MS */
+	int cancel_fd;	/* 0: none */
 	int error;
 	bool uploads;			 /* its body comes piece by piece */
 	const struct http_field *fields; /* further ones */

@@ -411,8 +411,19 @@ int remote_error(const struct cove *cove, unsigned status, const void *p, size_t
 		       remote_name(cove, where), status, http_reason(status));
 }
 
+/* What a conflict says beside its error; owned. NULL: nothing. */
+static json_t *details_of(unsigned status, const void *p, size_t n)
+{
+	json_t *o = status == 409 ? json_loadb(p, n, 0, NULL) : NULL;
+	json_t *details = json_object_get(json_object_get(o, "error"), "details");
+
+	details = json_is_object(details) ? json_incref(details) : NULL;
+	json_decref(o);
+	return details;
+}
+
 /* The server's own error, in place of the answer. */
-static int take_refusal(struct remote_answer *a, struct err *e)
+static int take_refusal(struct remote_answer *a, json_t **ret_details, struct err *e)
 {
 	struct buf text;
 	int r;
@@ -421,6 +432,8 @@ static int take_refusal(struct remote_answer *a, struct err *e)
 	r = read_all(a, false, &text, e);
 	if (r == 0 || r == -EMSGSIZE)
 		r = remote_error(a->cove, a->head.status, buf_data(&text), buf_len(&text), e);
+	if (ret_details)
+		*ret_details = details_of(a->head.status, buf_data(&text), buf_len(&text));
 	buf_done(&text);
 	remote_answer_done(a);
 	return r;
@@ -468,7 +481,7 @@ int remote_open(struct remote_request *q, struct ev *ev, struct remote_answer *r
 		say_lost(r, e);
 	request_done(q);
 	if (r == 0 && ret->head.status >= 300)
-		r = take_refusal(ret, e);
+		r = take_refusal(ret, q->ret_details, e);
 	return r;
 }
 
@@ -537,7 +550,7 @@ int remote_upload_end(struct remote_upload *u, struct remote_answer *ret, struct
 	}
 	remote_upload_drop(u);
 	if (r == 0 && ret->head.status >= 300)
-		r = take_refusal(ret, e);
+		r = take_refusal(ret, NULL, e);
 	return r;
 }
 
@@ -569,8 +582,15 @@ int remote_answer_json(struct remote_answer *a, json_t **ret, struct err *e)
 int remote_call(struct remote_request *q, json_t **ret, struct err *e)
 {
 	struct remote_answer a;
-	int r = remote_open(q, NULL, &a, e);
+	int r;
 
+	q->ret_details = q->keeps_details ? ret : NULL;
+	r = remote_open(q, NULL, &a, e);
+	/* The refusal that was kept. */
+	if (r < 0 && q->ret_details && *ret) {
+		*e = (struct err){0};
+		return 0;
+	}
 	if (r < 0)
 		return r;
 	if (ret)

@@ -14,11 +14,13 @@ from server import Server
 
 import test_exec
 import test_files
+import test_pty
 import test_run
 import test_run_files
 import test_sh
 import test_tools
-from test_sh import usable  # noqa: F401  fixtures of theirs
+from test_pty import terminal  # noqa: F401  fixtures of theirs
+from test_sh import usable  # noqa: F401
 from test_tools import tree  # noqa: F401
 
 pytestmark = pytest.mark.once("root")
@@ -41,6 +43,8 @@ SAME = {
                  "odd_names", "missing_source", "link_in_the_box_stays_in_the_box", "unknown_box"],
     test_run_files: ["a_file_in_and_a_file_out", "destinations", "stdin_as_a_file", "stdout_is_the_file_alone",
                      "no_setuid_comes_out"],
+    test_pty: ["run_has_a_terminal", "exit_status_through_a_terminal", "size_and_resize", "ctrl_c",
+               "terminal_modes_are_restored"],
     test_tools: ["read", "edit", "unusual_names", "watch"],
 }
 for module, names in SAME.items():
