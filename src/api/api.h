@@ -38,7 +38,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct api_call;
 struct audit_row;
 
 /* ---- the API of one server ---- */
