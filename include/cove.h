@@ -160,6 +160,8 @@ struct cove_box_options {
 	 * while it ran; "always": that, or it ended for another cause than that somebody wanted it
 	 * or its time was over. Not of a one-shot box. */
 	const char *restart;
+	/* The first command follows at once: what it needs is made while the box comes up. */
+	bool runs_soon;
 };
 #define COVE_UNLIMITED UINT64_MAX
 #define COVE_UNKNOWN   UINT64_MAX /* in a result: it is not counted here */

@@ -147,6 +147,7 @@ static int box_create(struct api_call *c, struct cove *cove, struct err *e)
 		r = api_box_options_check(c, cove, &in.box, e);
 	if (r < 0)
 		return r;
+	in.box.runs_soon = in.command;
 	r = api_quota_hold(c, cove, &in.box, e);
 	if (r < 0)
 		return r;

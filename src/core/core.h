@@ -155,7 +155,7 @@ struct core_spec {
 	size_t policy_len;
 	const char *const *allow; /* borrowed from the options */
 	const char *const *deny;
-	bool keep;			     /* life_start.keep */
+	bool keep, soon;		     /* of life_start */
 	bool makes_workspace;		     /* of a fork: above these layers */
 	const char *const *workspace_layers; /* borrowed */
 	size_t workspace_layer_count;

@@ -93,6 +93,7 @@ static void create_spawn(struct core_create *c)
 			       &(struct life_start){.spec = spec,
 						    .lock_fd = take_fd(lock_fd),
 						    .keep = c->spec->keep,
+						    .soon = c->spec->soon,
 						    .secrets = c->spec->secrets,
 						    .secret_count = c->spec->secret_count,
 						    .warm_fd = take_fd(c->warm_fd)},

@@ -131,6 +131,7 @@ int life_spawn_keeper(struct cove *cove, const struct life_start *start, int *re
 		.wall_program = cove->wall_program,
 		.premade = start->premade,
 		.visit = start->visit || start->keep,
+		.soon = start->soon,
 		.spec = *start->spec,
 	};
 	autoclose int warm_fd = start->warm_fd;

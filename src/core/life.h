@@ -21,6 +21,7 @@ struct life_start {
 	/* A one-shot box whose files are taken when it has ended: its keeper leaves them, and
 	 * whoever holds the operation lock removes them; where that one was killed, the sweep. */
 	bool keep;
+	bool soon; /* its first command comes at once */
 	const struct wall_secret *secrets;
 	size_t secret_count;
 	const char

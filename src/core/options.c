@@ -286,6 +286,7 @@ int core_spec_init(struct core_spec *ret, const struct cove_box_options *o, cons
 	spec->ctl = o->ctl && *o->ctl ? o->ctl : NULL;
 	spec->on_start = o->on_start && *o->on_start ? o->on_start : NULL;
 	spec->storage = o->storage;
+	ret->soon = o->runs_soon;
 	spec->timeout_ms = o->timeout_ms;
 	spec->created_ms = clock_wall_ms();
 	set_limits(spec, o);

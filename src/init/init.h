@@ -14,6 +14,7 @@
  *	--single               only one uid is mapped: never change ids
  *	--strict               nothing runs as root
  *	--once                 one command comes at once, and most likely no other
+ *	--soon                 one command comes at once, and others may
  *	--renew                another box's files are here: what no two may share is made anew
  *	--disk-limit BYTES     the box's own, to be named where it is hit; 0: none
  *	--disk DIR             its workspace, where that is a disk of its own with that limit
@@ -86,7 +87,7 @@ struct init {
 	dev_t disks[INIT_DISKS_MAX];	 /* what disk_limit bounds; see usage.h */
 	unsigned disk_count;
 	bool disk_quota;
-	bool single, strict, make_cwd;
+	bool single, strict, make_cwd, soon;
 	unsigned watched;	  /* directories of all watches; files_watch.c */
 	struct guest_setup guest; /* of the arguments; its name is NULL: made by the wall */
 	const char *ctl_name;	  /* NULL: nothing of the box may ask */

@@ -301,7 +301,7 @@ static int set_up(struct init *in, int rfd, int wfd, char *notes)
 		r = -errno;
 	if (r == 0)
 		r = send_hello(in, notes);
-	if (r == 0 && in->groups.once) { /* while the keeper reads it */
+	if (r == 0 && (in->groups.once || in->soon)) { /* while the keeper reads it */
 		wire_link_push(&in->link);
 		reaper_premake(in);
 	}

@@ -101,6 +101,7 @@ static const struct option options[] = {
 	{"--single", FLAG, FIELD(single)},
 	{"--strict", FLAG, FIELD(strict)},
 	{"--once", FLAG, FIELD(groups.once)},
+	{"--soon", FLAG, FIELD(soon)},
 	{"--renew", FLAG, FIELD(renew)},
 	{"--guest", NAME, FIELD(guest.name)},
 	{"--guest-mem", NUMBER, FIELD(guest.mem_bytes), .max = INT64_MAX},

@@ -78,6 +78,8 @@ int keeper_config_write(const struct keeper_config *c, int *ret_fd, struct err *
 		r = lines_put(&text, "image_is_host", "1");
 	if (r == 0 && c->visit)
 		r = lines_put(&text, "visit", "1");
+	if (r == 0 && c->soon)
+		r = lines_put(&text, "soon", "1");
 	for (size_t i = 0; i < c->secret_count && r == 0; i++)
 		r = put_secret(&text, &c->secrets[i]);
 	if (r == 0)
@@ -135,8 +137,8 @@ static int parse(struct keeper_config *c, size_t len, struct err *e)
 			c->lowers[c->lower_count++] = value;
 			continue;
 		}
-		if (strcmp(key, "visit") == 0) {
-			c->visit = true;
+		if (strcmp(key, "visit") == 0 || strcmp(key, "soon") == 0) {
+			*(key[0] == 'v' ? &c->visit : &c->soon) = true;
 			continue;
 		}
 		if ((strcmp(key, "secret") == 0 || strcmp(key, "secret_data") == 0) &&

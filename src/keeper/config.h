@@ -30,6 +30,7 @@ struct keeper_config {
 	size_t lower_count;
 	bool image_is_host;
 	const char *premade; /* made ahead, in that directory (store/premade.h); NULL: it is not */
+	bool soon;	     /* its first command comes at once */
 	bool visit;	     /* up for its first client alone */
 	struct wall_secret secrets[BUILD_SECRETS_MAX]; /* of a RUN (core/build_run.h); in no file */
 	size_t secret_count;

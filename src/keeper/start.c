@@ -35,7 +35,7 @@
 
 enum {
 	INIT_BYTES_MAX = 16 << 20,
-	INIT_ARGS_MAX = 26 + 2 * (2 * SPEC_ENV_MAX + SPEC_MOUNT_MAX + NETWORK_ENV_COUNT)
+	INIT_ARGS_MAX = 27 + 2 * (2 * SPEC_ENV_MAX + SPEC_MOUNT_MAX + NETWORK_ENV_COUNT)
 };
 
 #ifndef MFD_EXEC
@@ -191,6 +191,8 @@ static int args_make(struct init_args *a, struct keeper_life *l, const struct ke
 		args_add(a, "--strict", NULL);
 	if (s->one_shot)
 		args_add(a, "--once", NULL);
+	else if (l->config.soon)
+		args_add(a, "--soon", NULL);
 	if (keeper_life_renews(l))
 		args_add(a, "--renew", NULL);
 	/* What init has to know of limits, to say what was hit. */
@@ -406,7 +408,8 @@ static int configure_wall(struct keeper_life *l, struct ready *r, int init_fd, s
 		rc = args_make(&r->args, l, &r->mounts, e);
 	if (rc < 0)
 		return rc;
-	snprintf(r->box_dir, sizeof(r->box_dir), "%s/boxes/%s", l->st.home, l->config.spec.name);
+	snprintf(r->box_dir, sizeof(r->box_dir), "%s/boxes/%s", l->st.home,
+		 l->config.premade ? l->config.premade : l->config.spec.name);
 	l->host.ids = &l->ids;
 	l->host.cgroup = &l->cgroup;
 	r->config = (struct wall_config){
