@@ -61,6 +61,8 @@ static int read_once(struct wire_socket *s)
 	} while (n < 0 && errno == EINTR);
 	if (n < 0)
 		return errno == EAGAIN ? 0 : -errno;
+	if (n == 0 && s->write_lost)
+		return -ECONNRESET;
 	if (n == 0) {
 		s->read_end = true;
 		return wire_link_send(s->link, WIRE_EOF, s->to_wire, s->id, NULL, 0);
@@ -82,6 +84,8 @@ static ssize_t write_some(struct wire_socket *s, const uint8_t *p, size_t n)
 	struct wire_credit m;
 	size_t done = 0;
 
+	if (s->write_lost)
+		done = n;
 	while (done < n) {
 		ssize_t sent = send(s->io.fd, p + done, n - done, MSG_NOSIGNAL);
 
@@ -89,9 +93,10 @@ static ssize_t write_some(struct wire_socket *s, const uint8_t *p, size_t n)
 			continue;
 		if (sent < 0 && errno == EAGAIN)
 			break;
-		if (sent < 0)
+		s->write_lost = sent < 0 && !s->read_end && (errno == EPIPE || errno == ECONNRESET);
+		if (sent < 0 && !s->write_lost)
 			return -errno;
-		done += (size_t)sent;
+		done = s->write_lost ? n : done + (size_t)sent;
 	}
 	m.bytes = wire_flow_took(&s->back, done);
 	if (m.bytes > 0 && !s->wire_end) {
@@ -105,7 +110,7 @@ static ssize_t write_some(struct wire_socket *s, const uint8_t *p, size_t n)
 /* The wire's end becomes the socket's, behind the last byte. */
 static int pass_end(struct wire_socket *s)
 {
-	if (s->held || !s->wire_end || s->shut || buf_len(&s->waiting) > 0)
+	if (s->held || !s->wire_end || s->shut || s->write_lost || buf_len(&s->waiting) > 0)
 		return 0;
 	s->shut = true;
 	return shutdown(s->io.fd, SHUT_WR) < 0 ? -errno : 0;

@@ -5,6 +5,9 @@
  *	DATA -> socket		what it does not take waits, at most a window; then comes credit
  *	end of file <-> EOF	each way for itself; after both it is over
  *
+ * A peer that has closed or reset takes no bytes any more: what is still meant for it is dropped,
+ * and what it had said before is read, to its last byte, before the connection is cut.
+ *
  * It neither watches its socket nor ends itself: the owner does, after each call, by what is told
  * here. Used by init for connections of the box and to its ports, by libcove for forwarded ports.
  */
@@ -25,6 +28,7 @@ struct wire_socket {
 	bool read_end;	    /* EOF was read and sent */
 	bool wire_end;	    /* EOF came */
 	bool shut;	    /* and was passed on */
+	bool write_lost;    /* the peer takes nothing any more */
 };
 
 /* Takes fd, on failure too, and makes it non-blocking. to_wire is the stream that is sent. */

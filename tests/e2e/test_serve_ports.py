@@ -145,6 +145,12 @@ def test_bodies_of_any_size_both_ways(server, web):
     c.close()
 
 
+def test_an_answer_before_the_end_of_the_body(server, web):
+    for _ in range(10):
+        reply = server.ask("PUT", f"{web}/early", bytes(4 << 20))
+        assert (reply.status, reply.body) == (413, b"no")
+
+
 def test_an_answer_comes_as_it_is_made(server, web):
     events = server.connection()
     events.request("GET", f"{web}/events")

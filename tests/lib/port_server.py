@@ -86,6 +86,8 @@ def serve(s):
         s.sendall(b"HTTP/1.1 102 Processing\r\n\r\n")
         go.wait()
         answer(s, json.dumps(read_body(f, fields)).encode())
+    elif path == "/early":  # reads nothing of the body, and closes
+        answer(s, b"no", "413 Too Large")
     elif path == "/go":
         go.set()
         answer(s, b"gone")
