@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define FIRST_KEY "first"
+#define FIRST_KEY "first-start"
 
 /* systemd says which file the journal reads. */
 static bool is_journal(int fd)

@@ -499,7 +499,8 @@ def no_debugging(rig):
             response = c.getresponse()
             said = response.read(1 << 20)
             need(response.status < 500, f"{path}: {response.status}")
-            need(api.box.encode() not in said and b"first" not in said, f"{path} names what is another key's")
+            need(api.box.encode() not in said and api.keys[0][5:13].encode() not in said,
+                 f"{path} names what is another key's")
 
 
 # ---- G over HTTP ----
