@@ -82,7 +82,8 @@ static const char *box_of(const struct api_call *c, char ret[KEY_NAME_SIZE])
 	for (size_t i = 0; i < c->param_count; i++) {
 		if (c->params[i].name_len != 3 || memcmp(c->params[i].name, "box", 3) != 0)
 			continue;
-		if (c->who.is_operator)
+		/* Without a key it is in no namespace. */
+		if (c->who.is_operator || !c->who.key)
 			return c->params[i].value;
 		return key_name_in(c->who.key->id, KEY_OF_BOX, c->params[i].value, ret, &e) < 0
 			       ? c->params[i].value

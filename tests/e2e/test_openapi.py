@@ -256,6 +256,18 @@ def test_anothers_name_and_no_name_at_all_have_one_answer(server, cove):
             cove("key", "rm", n)
 
 
+def test_without_a_good_key_every_operation_says_the_same(server, box):
+    seen = set()
+    for fields in ({}, {"Authorization": "Bearer cove_" + "0" * 72}):
+        for op, (method, template, _) in OPERATIONS.items():
+            path = re.sub(r"\{(\w+)\}", lambda m: box if m[1] == "box" else "1", template)
+            if op != "getHealth":
+                reply = server.ask(method, path, headers=fields, connection=server.connection(tcp=True))
+                assert reply.status == 401, (op, reply.status, reply.body)
+                seen.add((bool(fields), said(reply)[1]))
+    assert len(seen) == 2, seen
+
+
 def test_a_key_without_a_scope_is_refused(server, cove, box):
     name = "n" + os.urandom(4).hex()
     token = cove("key", "create", name, "--scope", "audit").ok().text.strip()
