@@ -186,16 +186,16 @@ static int handle_new(struct cove *cove, const char *name, bool one_shot, struct
 	return 0;
 }
 
-/* A policy of our own is put on the box after it was made without a network. */
-static int put_net(struct cove *cove, struct json *j, const struct cove_box_options *o)
+/* A policy of our own is put on the box after it was made: until then it may reach a name that is
+ * none, so that it has a network, and that is closed. */
+static bool put_net(struct json *j, const struct cove_box_options *o)
 {
+	static const char *const nothing[] = {"policy.invalid", NULL};
 	bool is_file = o->net && strchr(o->net, '/');
 
 	remote_put_str(j, "net", is_file ? "closed" : o->net);
-	if (!is_file) {
-		remote_put_list(j, "allow", o->allow);
-		remote_put_list(j, "deny", o->deny);
-	}
+	remote_put_list(j, "allow", is_file ? nothing : o->allow);
+	remote_put_list(j, "deny", is_file ? NULL : o->deny);
 	return is_file;
 }
 
@@ -223,7 +223,7 @@ static int make(struct remote_request *q, const struct cove_box_options *o, stru
 	struct cove *cove = q->cove;
 	struct cove_box *box = NULL;
 	json_t *answer = NULL;
-	bool applies = put_net(cove, remote_object(q), o), is_named = o->name;
+	bool applies = put_net(remote_object(q), o);
 	int r = put_options(cove, &q->json, o, e);
 
 	q->error = r < 0 ? r : q->error;
@@ -233,7 +233,7 @@ static int make(struct remote_request *q, const struct cove_box_options *o, stru
 	json_decref(answer);
 	if (r == 0 && applies)
 		r = apply_file(cove, box, o, e);
-	if (r < 0 && box && !is_named)
+	if (r < 0 && box)
 		(void)cove_remove(cove, box->name, true, NULL);
 	if (r < 0)
 		free(box);
@@ -316,6 +316,12 @@ int cove_open(struct cove *cove, const char *session, const char *prefix,
 	struct err e = {0};
 	int r = core_copy_sized(&o, sizeof(o), given, &e);
 
+	/* It may be there already, and at work. */
+	if (r == 0 && o.net && strchr(o.net, '/'))
+		r = err_set(
+			&e, ERR_UNSUPPORTED, EOPNOTSUPP,
+			"a session of a server takes no policy file: open it with a preset, then "
+			"`cove policy apply`");
 	if (r == 0) {
 		remote_begin(&q, cove, "PUT", "/v1/sessions/{}", session);
 		q.repeats = true;

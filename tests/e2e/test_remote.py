@@ -87,6 +87,20 @@ def test_nothing_is_done_here_instead(cove):
     assert "server's" in cove.fails("unsupported", "system", "backup", "/tmp/x")
 
 
+def test_a_policy_file_of_this_machine(cove, tmp):
+    """Is on the box before anything runs in it; one that is refused leaves no box."""
+    (tmp / "p.yaml").write_text("version: 1\nrules: []\n# ours\n")
+    name = cove("create", "--net", f"{tmp}/p.yaml", "--deny", "a.example").ok().text.strip()
+    text = cove("policy", "show", name).ok().text
+    assert "# ours" in text and "a.example" in text and "policy.invalid" not in text
+    (tmp / "p.yaml").write_text("version: 1\nruels: []\n")
+    before = cove.names()
+    assert "ruels" in cove.fails("invalid", "create", "--net", f"{tmp}/p.yaml")
+    assert cove.names() == before
+    assert "--in" in cove.fails("unsupported", "create", "--workspace", "./here",
+                                env={"COVE_HOST": f"http://127.0.0.1:{cove.server.port}"})
+
+
 def test_keys(cove, box, tmp):
     key = Cove(cove.home)("key", "create", "mine").ok().text.strip()
     tcp = {"COVE_HOST": f"http://127.0.0.1:{cove.server.port}"}
