@@ -12,6 +12,7 @@
 #include "store/webhook.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,6 +43,7 @@ struct hooks {
 	size_t count;
 	uint64_t changed_ns;
 	int cancel_fd; /* owned */
+	atomic_ullong delivered, failed;
 };
 
 /* ---- a delivery, in a thread ---- */
@@ -115,6 +117,7 @@ static void failed(struct hook *k, uint64_t seq, unsigned status, uint64_t ms, s
 			status >= 300 && status < 400 ? ", and redirects are not followed" : "");
 	note(k, seq, status, ms, e->msg);
 	s->failures++;
+	atomic_fetch_add(&k->hooks->failed, 1);
 	for (uint64_t i = 1; i < s->failures && wait < HOOKS_LATEST_MS; i++)
 		wait *= 2;
 	s->next_ms = clock_wall_ms() + (wait < HOOKS_LATEST_MS ? wait : HOOKS_LATEST_MS);
@@ -159,6 +162,7 @@ static void deliver(struct hook *k, uint64_t seq, const char *body, size_t len)
 	}
 	note(k, seq, status, clock_mono_ms() - began, NULL);
 	k->state.delivered++;
+	atomic_fetch_add(&k->hooks->delivered, 1);
 	k->state.failures = k->state.next_ms = 0;
 	k->state.reason[0] = 0;
 }
@@ -333,6 +337,12 @@ void hooks_wake(struct hooks *h)
 static void on_look(struct ev_timer *t)
 {
 	hooks_wake(container(t, struct hooks, timer));
+}
+
+void hooks_counts(const struct hooks *h, uint64_t *ret_delivered, uint64_t *ret_failed)
+{
+	*ret_delivered = h ? atomic_load(&h->delivered) : 0;
+	*ret_failed = h ? atomic_load(&h->failed) : 0;
 }
 
 /* ---- begin and end ---- */

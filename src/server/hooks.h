@@ -37,5 +37,7 @@ struct hooks_options {
 };
 int hooks_new(struct hooks **ret, struct api *api, const struct hooks_options *o, struct err *e);
 void hooks_free(struct hooks *h); /* NULL is fine */
+/* Requests that were taken, and those that were not, since the server started. From any thread. */
+void hooks_counts(const struct hooks *h, uint64_t *ret_delivered, uint64_t *ret_failed);
 /* In the loop: there may be new events. */
 void hooks_wake(struct hooks *h);

@@ -162,8 +162,13 @@ static void on_metrics(void *arg, struct buf *out)
 {
 	struct prom p = {.out = out};
 	struct server *s = arg;
-	uint64_t sent = 0, dropped = 0;
+	uint64_t sent = 0, dropped = 0, delivered, failed;
 
+	hooks_counts(s->hooks, &delivered, &failed);
+	prom_metric(&p, "cove_webhook_deliveries_total", "counter",
+		    "Requests of webhooks, since the server started.");
+	prom_u64(&p, (struct prom_label[]){{"outcome", "delivered"}, {0}}, delivered);
+	prom_u64(&p, (struct prom_label[]){{"outcome", "failed"}, {0}}, failed);
 	if (s->otlp)
 		otlp_counts(s->otlp, &sent, &dropped);
 	prom_metric(&p, "cove_spans_sent_total", "counter", "Spans that the collector took.");
