@@ -103,9 +103,14 @@ static int remove_hook(struct api_call *c, struct cove *cove, struct err *e)
 
 static int webhook_enable(struct api_call *c, struct cove *cove, struct err *e)
 {
+	static const struct api_in_field none[] = {{NULL, 0, 0}};
+	const struct api_in_table tables[] = {{none, c}, {NULL, NULL}};
 	struct cove_error err;
-	int r = cove_webhook_enable(cove, api_param(c, "webhook"), owner_of(c), &err);
+	int r = api_in_take(&c->memory, c->body, tables, e);
 
+	if (r < 0)
+		return r;
+	r = cove_webhook_enable(cove, api_param(c, "webhook"), owner_of(c), &err);
 	return r < 0 ? api_failed(r, &err, e) : api_no_content(c);
 }
 
