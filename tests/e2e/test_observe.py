@@ -185,6 +185,17 @@ def test_a_key_sees_its_own_figures(server, cove, key):
         remove(server, "mine", token)
 
 
+def test_made_up_keys_take_no_room(server, key):
+    for i in range(20):
+        server.ask("GET", "/v1/boxes", token=f"cove_{i:08x}{'0' * 64}").error(401)
+    one, token = key()
+    server.ask("GET", "/v1/boxes", token=token).ok()
+    labels = {"operation": "listBoxes", "method": "GET", "route": "/v1/boxes", "status": "200"}
+    assert figure(metrics(server, token), "cove_http_requests_total", **labels) == 1
+    assert figure(metrics(server, token), "cove_http_requests_total", operation="none", method="", route="",
+                  status="401") == 0
+
+
 # ---- events ----
 
 def test_a_life_in_order_each_event_once(server, cove):
