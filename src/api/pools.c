@@ -31,6 +31,9 @@ static bool is_shown(struct api_call *c, struct cove_pool_info *p)
 	if (api_name_shown(c, KEY_OF_IMAGE, p->image, &shown))
 		memmove(p->image, shown, strlen(shown) + 1);
 	p->owner[0] = 0;
+	/* Other reasons are about this host. */
+	if (p->why[0] && !str_starts(p->why, "quota "))
+		str_copy(p->why, sizeof(p->why), "the server cannot make more now");
 	return true;
 }
 

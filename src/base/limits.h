@@ -28,9 +28,12 @@
 #define REAP_REMOVALS_MAX 16u
 
 /* Warm pools. */
-#define WARM_POOLS_MAX 64u  /* of one machine */
-#define WARM_SIZE_MAX  128u /* boxes of one of them, and */
-#define WARM_TOTAL_MAX 256u /* of all together */
+#define WARM_POOLS_MAX	   64u	/* of one machine */
+#define WARM_SIZE_MAX	   128u /* boxes of one of them, and */
+#define WARM_TOTAL_MAX	   256u /* of all together, and of those of keys */
+#define WARM_KEYS_MAX	   (WARM_TOTAL_MAX / 2)
+#define WARM_KEY_POOLS_MAX 8u /* of one key, and their boxes */
+#define WARM_KEY_SIZE_MAX  64u
 
 /* A box's specification. */
 #define SPEC_ENV_MAX	  256u

@@ -597,11 +597,12 @@ static int fit_quota(struct cove *cove, const struct warm_pool *pool, const stru
 
 /* Up to AT_ONCE more for one pool. */
 static void fill(struct cove *cove, struct warm_pool *pool, const struct core_premade *like,
-		 uint64_t total, struct core_warm_passed *ret)
+		 uint64_t room, struct core_warm_passed *ret)
 {
 	struct core_warm *w = cove->warm;
 	struct back_off *b = back_off_of(w, pool->id, false);
 	uint64_t now_ms = clock_mono_ms(), made = ret->made;
+	uint64_t max = pool->owner[0] ? WARM_KEYS_MAX : WARM_TOTAL_MAX;
 	size_t count = pool->size - pool->ready < AT_ONCE ? pool->size - pool->ready : AT_ONCE;
 	struct err e = {0};
 	int r = 0;
@@ -612,11 +613,11 @@ static void fill(struct cove *cove, struct warm_pool *pool, const struct core_pr
 			ret->next_ms = b->until_ms - now_ms;
 		return;
 	}
-	if (total + count > WARM_TOTAL_MAX)
-		count = total < WARM_TOTAL_MAX ? WARM_TOTAL_MAX - total : 0;
+	if (count > room)
+		count = room;
 	if (count == 0)
-		r = err_set(&e, ERR_LIMIT, E2BIG, "all pools together hold %u boxes at most",
-			    WARM_TOTAL_MAX);
+		r = err_set(&e, ERR_LIMIT, E2BIG, "%s together hold %u boxes at most",
+			    pool->owner[0] ? "the pools of all keys" : "all pools", (unsigned)max);
 	else if (is_short_of_memory())
 		r = err_set(&e, ERR_LIMIT, ENOMEM, "less than %d %% of this host's memory is left",
 			    MEMORY_LEAST_SHARE);
@@ -660,11 +661,19 @@ static void say(struct cove *cove, const struct warm_pool *pools, size_t count)
 		log_debug("the state of the pools could not be written");
 }
 
+static uint64_t room_for(const struct warm_pool *pool, uint64_t total, uint64_t of_keys)
+{
+	uint64_t all = total < WARM_TOTAL_MAX ? WARM_TOTAL_MAX - total : 0;
+	uint64_t keys = of_keys < WARM_KEYS_MAX ? WARM_KEYS_MAX - of_keys : 0;
+
+	return pool->owner[0] && keys < all ? keys : all;
+}
+
 static void look_at_pools(struct cove *cove, struct warm_pool *pools, size_t count,
 			  struct core_warm_passed *ret)
 {
 	struct core_premade *now[WARM_POOLS_MAX] = {NULL}, *stale, *next;
-	uint64_t total = 0;
+	uint64_t total = 0, of_keys = 0;
 
 	for (size_t i = 0; i < count; i++) {
 		struct err e = {0};
@@ -684,14 +693,18 @@ static void look_at_pools(struct cove *cove, struct warm_pool *pools, size_t cou
 		ret->dropped++;
 	}
 	drop_pins(cove, pools, now, count);
-	for (size_t i = 0; i < count; i++)
-		total += pools[i].ready;
 	for (size_t i = 0; i < count; i++) {
-		uint64_t had = pools[i].ready;
+		total += pools[i].ready;
+		of_keys += pools[i].owner[0] ? pools[i].ready : 0;
+	}
+	for (size_t i = 0; i < count; i++) {
+		uint64_t had = pools[i].ready, more;
 
 		if (now[i] && pools[i].ready < pools[i].size)
-			fill(cove, &pools[i], now[i], total, ret);
-		total += pools[i].ready - had;
+			fill(cove, &pools[i], now[i], room_for(&pools[i], total, of_keys), ret);
+		more = pools[i].ready - had;
+		total += more;
+		of_keys += pools[i].owner[0] ? more : 0;
 	}
 	for (size_t i = 0; i < count; i++)
 		core_premade_free(now[i]);

@@ -103,16 +103,52 @@ static int store(int dir, const struct warm_pool *p)
 	return r;
 }
 
-static int count_pools(int dir, const char *but)
+/* What there is besides the pool that is written: in all, and of its owner. */
+struct counted {
+	size_t pools, own;
+	uint64_t own_size;
+};
+
+static int count_pools(int dir, const struct warm_pool *but, struct counted *ret)
 {
 	char **names = NULL;
 	size_t count = 0;
-	int n = 0, r = state_all_names(dir, &names, &count);
+	int r = state_all_names(dir, &names, &count);
 
-	for (size_t i = 0; i < count; i++)
-		n += is_id(names[i]) && strcmp(names[i], but) != 0;
+	*ret = (struct counted){0};
+	for (size_t i = 0; i < count; i++) {
+		struct warm_pool p;
+
+		if (!is_id(names[i]) || strcmp(names[i], but->id) == 0)
+			continue;
+		ret->pools++;
+		if (load(dir, names[i], &p) < 0 || strcmp(p.owner, but->owner) != 0)
+			continue;
+		ret->own++;
+		ret->own_size += p.size;
+	}
 	state_names_free(names, count);
-	return r < 0 ? r : n;
+	return r;
+}
+
+/* One key leaves room for the others, and all of them for the operator. */
+static int check_count(int dir, const struct warm_pool *p, struct state *st, struct err *e)
+{
+	struct counted c;
+	int r = count_pools(dir, p, &c);
+
+	if (r < 0)
+		return state_error(st, -r, "count the pools of", e);
+	if (c.pools >= WARM_POOLS_MAX)
+		return err_set(e, ERR_LIMIT, E2BIG, "there are %u pools, the most there can be",
+			       WARM_POOLS_MAX);
+	if (p->owner[0] && c.own >= WARM_KEY_POOLS_MAX)
+		return err_set(e, ERR_LIMIT, E2BIG, "a key has at most %u pools",
+			       WARM_KEY_POOLS_MAX);
+	if (p->owner[0] && c.own_size + p->size > WARM_KEY_SIZE_MAX)
+		return err_set(e, ERR_LIMIT, E2BIG, "a key's pools hold at most %u boxes together",
+			       WARM_KEY_SIZE_MAX);
+	return 0;
 }
 
 int warm_pool_set(struct state *st, struct warm_pool *p, struct err *e)
@@ -132,11 +168,10 @@ int warm_pool_set(struct state *st, struct warm_pool *p, struct err *e)
 	/* One at a time counts and writes. */
 	if (dir < 0 || flock(dir, LOCK_EX) < 0)
 		return state_error(st, dir < 0 ? -dir : errno, "open the pools of", e);
-	r = count_pools(dir, p->id);
-	if (r >= (int)WARM_POOLS_MAX)
-		return err_set(e, ERR_LIMIT, E2BIG, "there are %u pools, the most there can be",
-			       WARM_POOLS_MAX);
-	r = r < 0 ? r : store(dir, p);
+	r = check_count(dir, p, st, e);
+	if (r < 0)
+		return r;
+	r = store(dir, p);
 	return r < 0 ? state_error(st, -r, "keep the pool in", e) : 0;
 }
 

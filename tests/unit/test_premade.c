@@ -185,6 +185,21 @@ HOME_TEST(there_are_so_many_pools)
 	CHECK_EQ(set(s, "", "i1", 5), 0);
 }
 
+HOME_TEST(a_key_leaves_room_for_others)
+{
+	char image[16];
+
+	for (unsigned i = 0; i < WARM_KEY_POOLS_MAX; i++) {
+		snprintf(image, sizeof(image), "i%u", i);
+		CHECK_EQ(set(s, "0123abcd", image, 1), 0);
+	}
+	CHECK_EQ(set(s, "0123abcd", "more", 1), -E2BIG);
+	CHECK_EQ(set(s, "0123abcd", "i1", WARM_KEY_SIZE_MAX - WARM_KEY_POOLS_MAX + 1), 0);
+	CHECK_EQ(set(s, "0123abcd", "i2", 2), -E2BIG);
+	CHECK_EQ(set(s, "abcd0123", "i2", 2), 0);
+	CHECK_EQ(set(s, "", "more", WARM_SIZE_MAX), 0);
+}
+
 HOME_TEST(a_changed_byte_makes_a_record_none)
 {
 	struct warm_pool *list = NULL;
