@@ -603,6 +603,7 @@ static void fill(struct cove *cove, struct warm_pool *pool, const struct core_pr
 	struct back_off *b = back_off_of(w, pool->id, false);
 	uint64_t now_ms = clock_mono_ms(), made = ret->made;
 	uint64_t max = pool->owner[0] ? WARM_KEYS_MAX : WARM_TOTAL_MAX;
+	struct core_hold *hold = NULL;
 	size_t count = pool->size - pool->ready < AT_ONCE ? pool->size - pool->ready : AT_ONCE;
 	struct err e = {0};
 	int r = 0;
@@ -623,6 +624,10 @@ static void fill(struct cove *cove, struct warm_pool *pool, const struct core_pr
 			    MEMORY_LEAST_SHARE);
 	else
 		r = fit_quota(cove, pool, &like->spec->spec, &count, &e);
+	/* What boxes must have, and what is to be left of this host, as for any that begins. */
+	if (r == 0)
+		r = core_admit(cove, &like->spec->spec, &hold, &e);
+	core_hold_end(hold); /* only asked: one that was not taken takes no room from others */
 	if (r == 0)
 		r = pins_hold(cove, pool->id, &like->spec->spec, &e);
 	if (r == 0)
@@ -720,6 +725,7 @@ int core_warm_pass(struct cove *cove, struct core_warm_passed *ret, struct err *
 	*ret = (struct core_warm_passed){.next_ms = UINT64_MAX};
 	if (r < 0)
 		return r;
+	cove->patience = (struct core_patience){0}; /* who asks comes first */
 	if (count > 0 && w->filler_fd < 0)
 		r = warm_filler_lock(&cove->state, &w->filler_fd);
 	if (r == 0) {
