@@ -1,8 +1,7 @@
 """COVE_HOST: the same command line against a server. Tests of other files run here anew, with their own words, by a
 cove that has no state directory at all; then what only a server's client meets."""
-import json
 import os
-import signal
+import pathlib
 import socket
 import subprocess
 import threading
@@ -143,6 +142,52 @@ def test_tls(cove, tmp):
         home("key", "rm", "tls")
         server.end()
         cove.server.start()
+
+
+# ---- the rest of the verbs, each once ----
+
+API = (pathlib.Path(__file__).resolve().parents[2] / "docs/api/openapi.yaml").read_text()
+needs_routes = pytest.mark.skipif("/v1/diff:" not in API, reason="the API has no routes for these yet")
+
+
+@needs_routes
+def test_what_changed_and_back(cove, box):
+    fork = cove("fork", box, "--name", f"{box[:40]}-f").ok().text.strip()
+    cove("exec", fork, "--", "sh", "-c", "echo ours > /tmp/ours").ok()
+    assert "A /tmp/ours" in cove("diff", fork).ok().text
+    assert [c["path"] for c in cove("diff", "--json", fork).ok().json["changes"]] == ["/tmp/ours"]
+    cove("merge", fork, box).ok()
+    assert cove("exec", box, "--", "cat", "/tmp/ours").ok().text == "ours\n"
+    for name, text in ((box, "one"), (fork, "two")):
+        cove("exec", name, "--", "sh", "-c", f"echo {text} > /tmp/both").ok()
+    conflict = cove("merge", fork, box)
+    assert conflict.rc == 1 and "/tmp/both" in conflict.text + conflict.errors, conflict
+    cove("rm", "-f", fork).ok()
+
+
+@needs_routes
+def test_images_keys_and_the_machine(cove, box, tmp):
+    (tmp / "one").write_text("1\n")
+    subprocess.run(["tar", "cf", tmp / "i.tar", "-C", tmp, "one"], check=True)
+    cove("image", "import", "empty", tmp / "i.tar").ok()
+    cove("image", "tag", "empty", "second").ok()
+    assert {"empty", "second"} <= set(cove("image", "ls", "-q").ok().text.split())
+    assert cove("image", "inspect", "second").ok().json["name"]
+    assert len(cove("image", "history", "--json", "empty").ok().text) > 2
+    cove("image", "export", "empty", tmp / "o.tar").ok()
+    assert (tmp / "o.tar").stat().st_size > 0
+    cove("image", "rm", "empty", "second").ok()
+    cove.fails("not_found", "image", "inspect", "empty")
+    token = cove("key", "create", "remote-made", "--scope", "read", "--quota", "boxes=3").ok().text.strip()
+    row = next(k for k in cove("key", "ls", "--json").ok().json if k["name"] == "remote-made")
+    assert row["scopes"] == ["read"] and row["quotas"]["boxes"] == 3 and row["id"] in token
+    cove("key", "rm", "remote-made").ok()
+    for words in (["system", "df"], ["system", "verify"], ["system", "prune", "--dry-run"], ["wall", "ls"],
+                  ["image", "gc", "--dry-run"], ["policy", "groups"], ["ports", box], ["system", "reap"]):
+        cove(*words).ok()
+    session = cove("open", "a session").ok().text.strip()
+    assert cove("open", "a session").ok().text.strip() == session
+    cove("close", "--delete", "a session").ok()
 
 
 # ---- a server that goes ----
