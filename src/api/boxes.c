@@ -274,6 +274,8 @@ static int box_remove(struct api_call *c, struct cove *cove, struct err *e)
 		r = api_query_bool(c, "force", &force, e);
 	if (r < 0)
 		return r;
+	/* What it did is read from its log, which goes with it. */
+	api_gather_hint(c->api, cove, name);
 	r = cove_remove(cove, name, force, &err);
 	return r < 0 ? api_failed(r, &err, e) : api_no_content(c);
 }

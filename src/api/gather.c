@@ -140,6 +140,12 @@ static int take_hints(struct api_gather *g)
 			r = end_gone(g);
 			b = r == 0 ? gather_box_find(g, hints[i]->name) : b;
 		}
+		/* Its log may have been begun, and be gone, since it was looked at first. */
+		if (b && r == 0 && b->fd < 0 && hints[i]->fd >= 0) {
+			b->fd = take_fd(hints[i]->fd);
+			b->log_ino = hints[i]->log_ino;
+			b->at = 0;
+		}
 		if (b || r < 0)
 			gather_box_free(hints[i]);
 		else

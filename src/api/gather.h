@@ -117,7 +117,7 @@ struct api_gather {
 int api_gather_start(struct api *a);
 /* After the threads: writes down how far it came. NULL is fine. */
 void api_gather_free(struct api_gather *g);
-/* In a thread: this box was just made, and may be gone in a moment. */
+/* In a thread: this box was just made, or is to be removed: it may be gone in a moment. */
 void api_gather_hint(struct api *a, struct cove *cove, const char *box);
 /* In the loop: something may have happened. */
 void api_gather_soon(struct api *a);
