@@ -1033,6 +1033,9 @@ struct cove_pull {
 	/* False ends it. What was fetched is kept for the next time. */
 	bool (*on_progress)(void *arg, const struct cove_pull_progress *p);
 	void *arg;
+	/* Only addresses of the public internet are dialled, and none through a proxy: for who may
+	 * not use what only this machine reaches. */
+	bool public_only;
 };
 
 struct cove_pulled {
@@ -1091,6 +1094,9 @@ struct cove_build_options {
 	void (*on_event)(void *arg, const struct cove_build_event *event);
 	void *arg;
 	const char *owner; /* of each RUN's box, as of a box; NULL: the operator */
+	/* Above 0, instead of context: a tar, which may be compressed, read to its end and unpacked
+	 * in a directory that goes with the call. `file` is in it then. */
+	int context_fd;
 };
 struct cove_build_result {
 	char name[256], id[65];
@@ -1348,6 +1354,8 @@ struct cove_backup_options {
 	bool force;	   /* replace the file; of a restore: what is here already */
 	cove_on_item *on_item;
 	void *arg;
+	int fd; /* above 0: the file itself, open for both and empty or from its beginning on; then
+		 * path is only what it is called in messages */
 };
 struct cove_backed_up {
 	uint64_t boxes, images, snapshots, workspaces, layers, blobs, bytes;

@@ -8,10 +8,10 @@
 
 #include <errno.h>
 
-enum { LIST_MAX = 1000, REQUEST_LABEL_HEX = 32 };
+enum { REQUEST_LABEL_HEX = 32 };
 
 /* What is said of a box without asking its keeper. */
-static int put_box(struct api_call *c, struct cove *cove, const char *name, struct err *e)
+int api_put_box(struct api_call *c, struct cove *cove, const char *name, struct err *e)
 {
 	struct json *j = &c->json;
 	struct record record;
@@ -167,7 +167,7 @@ static int box_create(struct api_call *c, struct cove *cove, struct err *e)
 		return api_failed(r, &err, e);
 	}
 	json_object_begin(&c->json);
-	r = put_box(c, cove, box ? cove_box_name(box) : in.box.name, e);
+	r = api_put_box(c, cove, box ? cove_box_name(box) : in.box.name, e);
 	if (r == 0 && in.command && box) {
 		c->is_exact = true;
 		r = run_first(c, box, &cmd, e);
@@ -213,13 +213,9 @@ static int box_list(struct api_call *c, struct cove *cove, struct err *e)
 	if (r == 0)
 		r = api_query(c, "state", &state, e);
 	if (r == 0)
-		r = api_query(c, "after", &after, e);
-	if (r == 0)
-		r = api_query_u64(c, "limit", LIST_MAX, &limit, e);
+		r = api_query_page(c, API_ROWS_MAX, &limit, &after, e);
 	if (r < 0)
 		return r;
-	if (limit == 0 || limit > LIST_MAX)
-		return err_set(e, ERR_INVALID, EINVAL, "'limit' is 1 to %d", LIST_MAX);
 	count = cove_list(cove, &infos, &err);
 	if (count < 0)
 		return api_failed(count, &err, e);
@@ -286,7 +282,7 @@ static int answer_box(struct api_call *c, struct cove *cove, const char *name, i
 	if (r < 0)
 		return api_failed(r, err, e);
 	json_object_begin(api_json(c, 200));
-	r = put_box(c, cove, name, e);
+	r = api_put_box(c, cove, name, e);
 	json_object_end(&c->json);
 	return r;
 }

@@ -58,8 +58,8 @@ void api_reply(struct api_call *c, int r, const struct err *e)
 		api_error(c, &full);
 	} else if (r < 0) {
 		api_error(c, e);
-	} else {
-		api_caller_hide(c);
+	} else if (!c->is_exact) {
+		api_caller_hide(c, &c->out);
 	}
 	call_reply_now(c);
 }

@@ -158,8 +158,8 @@ size_t api_hide(const struct api_call *c, char *text, size_t len)
 	return api_hide_id(id ? id : "", text, len);
 }
 
-void api_caller_hide(struct api_call *c)
+void api_caller_hide(const struct api_call *c, struct buf *b)
 {
-	if (c->who.key && !c->is_exact && buf_len(&c->out) > 0)
-		c->out.len = api_hide(c, (char *)(uintptr_t)buf_data(&c->out), buf_len(&c->out));
+	if (c->who.key && buf_len(b) > 0)
+		b->len = api_hide(c, (char *)(uintptr_t)buf_data(b), buf_len(b));
 }

@@ -48,7 +48,8 @@ int api_name(struct api_call *c, enum key_kind kind, const char *name, const cha
 /* Is it the caller's to see? *ret_shown (may be NULL) is then the name as the caller knows it. */
 bool api_name_shown(const struct api_call *c, enum key_kind kind, const char *name,
 		    const char **ret_shown);
-/* Takes the caller's id off all names in a text; its length then. And in the answer. */
+/* Takes the caller's id off all names in a text; its length then. */
 size_t api_hide_id(const char *id, char *text, size_t len); /* "": the operator, nothing */
 size_t api_hide(const struct api_call *c, char *text, size_t len);
-void api_caller_hide(struct api_call *c);
+struct buf;
+void api_caller_hide(const struct api_call *c, struct buf *b);

@@ -1,5 +1,6 @@
 /*
- * The one shape of an error: {"error": {"code", "message", "request_id"}}. The code is the kind of
+ * The one shape of an error: {"error": {"code", "message", "request_id"}}, and where there
+ * is more to say "details". The code is the kind of
  * libcove's error, a stable word; the status follows from it by one table.
  */
 #include "api/call.h"
@@ -43,10 +44,48 @@ static const char *code_of(const struct err *e)
 	}
 }
 
+static void put_error(struct json *j, const struct api_call *c, const struct err *e,
+		      const char *details)
+{
+	char code[ERR_CODE_NAME];
+
+	json_object_begin(j);
+	json_key(j, "error");
+	json_object_begin(j);
+	json_kv_str(j, "code", code_of(e));
+	if (err_code_name(e->code, code))
+		json_kv_str(j, "errno", code);
+	json_kv_str(j, "message", e->msg);
+	json_kv_str(j, "request_id", c->id);
+	if (details) {
+		json_key(j, "details");
+		json_raw(j, details);
+	}
+	json_object_end(j);
+	json_object_end(j);
+}
+
+int api_error_json(const struct api_call *c, const struct err *e, struct buf *out)
+{
+	struct json j;
+
+	json_init(&j, out);
+	put_error(&j, c, e, NULL);
+	return j.error;
+}
+
+int api_error_with(struct api_call *c, const struct err *e, const char *details)
+{
+	buf_clear(&c->out);
+	json_init(&c->json, &c->out);
+	c->status = status_of(e);
+	put_error(&c->json, c, e, details);
+	return 0;
+}
+
 void api_error(struct api_call *c, const struct err *e)
 {
 	struct json *j = &c->json;
-	char code[ERR_CODE_NAME];
 
 	buf_clear(&c->out);
 	json_init(j, &c->out);
@@ -58,16 +97,7 @@ void api_error(struct api_call *c, const struct err *e)
 		api_field(c, "WWW-Authenticate", "Bearer");
 	if (c->status == 429)
 		api_field(c, "Retry-After", "1");
-	json_object_begin(j);
-	json_key(j, "error");
-	json_object_begin(j);
-	json_kv_str(j, "code", code_of(e));
-	if (err_code_name(e->code, code))
-		json_kv_str(j, "errno", code);
-	json_kv_str(j, "message", e->msg);
-	json_kv_str(j, "request_id", c->id);
-	json_object_end(j);
-	json_object_end(j);
+	put_error(j, c, e, NULL);
 	/* Also of one that is an event of a stream, or a message. */
-	api_caller_hide(c);
+	api_caller_hide(c, &c->out);
 }

@@ -17,24 +17,13 @@ static int exec_id(struct api_call *c, uint64_t *ret, struct err *e)
 	return err_set(e, ERR_INVALID, EINVAL, "an exec is a number");
 }
 
-/* {"<key>": [...]} of rows that libcove listed; count may be its error. Frees rows. */
-int api_put_rows(struct api_call *c, const char *key, const struct wire_named_field *fields,
-		 void *rows, size_t size, int count, const struct cove_error *err, struct err *e)
+/* In the order of their numbers. */
+static bool exec_cursor(const struct api_call *c, const void *row, char ret[API_CURSOR_SIZE])
 {
-	if (count < 0)
-		return api_failed(count, err, e);
-	json_object_begin(api_json(c, 200));
-	json_key(&c->json, key);
-	json_array_begin(&c->json);
-	for (int i = 0; i < count; i++) {
-		json_object_begin(&c->json);
-		wire_fields_json(&c->json, fields, (char *)rows + (size_t)i * size);
-		json_object_end(&c->json);
-	}
-	json_array_end(&c->json);
-	json_object_end(&c->json);
-	free(rows);
-	return 0;
+	const struct cove_exec_info *x = row;
+
+	snprintf(ret, API_CURSOR_SIZE, "%010llu", (unsigned long long)x->exec_id);
+	return true;
 }
 
 static int exec_list(struct api_call *c, struct cove *cove, struct err *e)
@@ -47,7 +36,10 @@ static int exec_list(struct api_call *c, struct cove *cove, struct err *e)
 	if (r < 0)
 		return r;
 	r = cove_execs(cove, box, &rows, &err);
-	return api_put_rows(c, "execs", view_exec_fields, rows, sizeof(*rows), r, &err, e);
+	return api_put_rows(c,
+			    &(struct api_rows){"execs", view_exec_fields, rows, sizeof(*rows), r,
+					       exec_cursor, NULL},
+			    &err, e);
 }
 
 /* In steps, so that a client that went is noticed. */
@@ -236,7 +228,10 @@ static int shell_list(struct api_call *c, struct cove *cove, struct err *e)
 		return r;
 	r = cove_shells(box, &rows, &err);
 	cove_box_free(box);
-	return api_put_rows(c, "shells", view_shell_fields, rows, sizeof(*rows), r, &err, e);
+	return api_put_rows(
+		c,
+		&(struct api_rows){"shells", view_shell_fields, rows, sizeof(*rows), r, NULL, NULL},
+		&err, e);
 }
 
 static int shell_remove(struct api_call *c, struct cove *cove, struct err *e)

@@ -54,10 +54,12 @@ int api_failed(int r, const struct cove_error *err, struct err *e);
 
 /* ---- routes and what they share ---- */
 
-extern const struct api_route api_box_routes[], api_exec_routes[], api_execs_routes[],
-	api_event_routes[], api_file_routes[], api_metrics_routes[], api_network_routes[],
-	api_pool_routes[], api_port_routes[], api_snapshot_routes[], api_system_routes[],
-	api_tool_routes[], api_webhook_routes[];
+extern const struct api_route api_audit_routes[], api_box_routes[], api_build_routes[],
+	api_change_routes[], api_event_routes[], api_exec_routes[], api_execs_routes[],
+	api_file_routes[], api_image_routes[], api_machine_routes[], api_metrics_routes[],
+	api_network_routes[], api_parcel_routes[], api_policy_routes[], api_pool_routes[],
+	api_port_routes[], api_run_routes[], api_session_routes[], api_snapshot_routes[],
+	api_system_routes[], api_tool_routes[], api_webhook_routes[];
 
 /* in_box.c: a box's options (also of a session), and a command. */
 extern const struct api_in_field api_box_fields[], api_command_fields[];
@@ -78,12 +80,20 @@ int api_box_options_check(struct api_call *c, struct cove *cove, struct cove_box
 /* An image that the caller may use: its own, or else one of the operator's, which all share. */
 int api_image(struct api_call *c, struct cove *cove, const char *name, const char **ret,
 	      struct err *e);
+/* images.c: one of the caller's own, which is to be made, named anew or removed. */
+int api_own_image(struct api_call *c, const char *name, const char **ret, struct err *e);
+/* As the caller knows it. */
+const char *api_image_shown(const struct api_call *c, const char *name);
 /* network.c: what a key may let its boxes reach is the public network, never this machine or what
  * only this machine can reach. text is a pattern or a whole policy; where it may be read otherwise
  * it is refused, so that nothing has to be parsed twice. */
 int api_may_reach(const struct api_call *c, const char *text, bool is_policy, struct err *e);
+/* A file of this text, to be removed after the call that reads it. */
+int api_policy_file(struct cove *cove, const char *text, char path[600], struct err *e);
 /* The path parameter {box}, as its name on this machine. */
 int api_box(struct api_call *c, const char **ret, struct err *e);
+/* boxes.c: the members of a box's object, without asking its keeper. */
+int api_put_box(struct api_call *c, struct cove *cove, const char *name, struct err *e);
 /* files.c: the box, up for its files alone if it is stopped, and the query's `path`. */
 int api_visit(struct api_call *c, struct cove *cove, struct cove_box **ret, const char **ret_path,
 	      struct err *e);
@@ -102,15 +112,66 @@ int api_quota_hold(struct api_call *c, struct cove *cove, const struct cove_box_
 int api_quota_hold_like(struct api_call *c, struct cove *cove, const char *source, uint64_t count,
 			struct err *e);
 void api_quota_release(struct api_call *c);
-/* Is there room for one more of these? */
-int api_quota_room(struct api_call *c, struct cove *cove, enum key_quota_id what, struct err *e);
+/* One more snapshot or image. */
+int api_quota_hold_one(struct api_call *c, struct cove *cove, enum key_quota_id what,
+		       struct err *e);
+/* An image that gets this name, on this machine: one more unless it is there. */
+int api_quota_hold_image(struct api_call *c, struct cove *cove, const char *image, struct err *e);
+/* A build: the image, and the boxes of its RUNs, of which there is one at a time. */
+#define API_BUILD_BOX "build-" /* how their names begin; no other box of a key may be called so */
+int api_quota_hold_build(struct api_call *c, struct cove *cove, const struct cove_box_options *o,
+			 const char *image, struct err *e);
 
 /* execs.c: what a command printed, as its event has it: {"offset", "text" or "base64"}. */
 int api_output_json(struct buf *out, uint64_t offset, const void *data, size_t len);
 /* execs.c: one event into a stream's descriptor; -EPIPE: the client has gone. */
 int api_send_event(int fd, const char *name, const char *id, const char *data);
-/* execs.c: {"<key>": [...]} of rows that libcove listed, which are freed; count may be its
- * error. */
+/* error.c: an error as the answer of a call that has not failed: what else is to be known of it is
+ * in `details`, a JSON value. Always 0. And its JSON alone. */
+int api_error_with(struct api_call *c, const struct err *e, const char *details);
+int api_error_json(const struct api_call *c, const struct err *e, struct buf *out);
+
+/*
+ * rows.c: {"<key>": [...], "next"} of what libcove listed. A cursor says where a row stands, by the
+ * order of its bytes, and false for one that is not the caller's to see; with one the query's
+ * `limit` and `after` choose a page, and "next" is the `after` of the page that follows, or null.
+ * Without one all rows are there, as they are.
+ */
+enum { API_CURSOR_SIZE = 320, API_ROWS_MAX = 1000 };
 struct wire_named_field;
-int api_put_rows(struct api_call *c, const char *key, const struct wire_named_field *fields,
-		 void *rows, size_t size, int count, const struct cove_error *err, struct err *e);
+struct api_rows {
+	const char *key;
+	const struct wire_named_field *fields;
+	void *rows; /* owned: freed by api_put_rows */
+	size_t size;
+	int count; /* may be libcove's error */
+	bool (*cursor)(const struct api_call *c, const void *row, char ret[API_CURSOR_SIZE]);
+	void (*more)(struct json *j, const void *row); /* further members; may be NULL */
+};
+int api_put_rows(struct api_call *c, const struct api_rows *rows, const struct cove_error *err,
+		 struct err *e);
+/* The query's `limit` (1 to max, which it is unless said otherwise) and `after` (may be NULL). */
+int api_query_page(struct api_call *c, uint64_t max, uint64_t *ret_limit, const char **ret_after,
+		   struct err *e);
+
+/*
+ * progress.c, work of a route that streams: what takes long and says how far it is. With "Accept:
+ * text/event-stream" there are events, and a last one, `result` or `error`; else the answer is the
+ * result alone. What fails before the first event is an answer as any other.
+ */
+struct api_progress {
+	struct api_call *c;
+	int fd;	       /* borrowed; -1: no events were asked for */
+	int cancel_fd; /* borrowed; for libcove's calls */
+	bool began;
+	struct buf out; /* of the event, or the result, that is written now */
+	struct json json;
+};
+int api_progress_begin(struct api_call *c, struct api_progress *p, struct err *e);
+/* Begins an event's data, or the result's. */
+struct json *api_progress_json(struct api_progress *p);
+/* False: the client has gone. */
+bool api_progress_tell(struct api_progress *p, const char *event);
+/* r and *e: how it ended; the result, where it is a success, is in the JSON. Returns what the
+ * handler returns. */
+int api_progress_end(struct api_progress *p, unsigned status, int r, struct err *e);

@@ -1,4 +1,4 @@
-/* What may leave a box: policies, grants, questions to a person, secrets, the audit log. */
+/* What may leave a box: policies, grants, questions to a person, secrets. */
 #include "api/handlers.h"
 
 #include "base/fd.h"
@@ -59,7 +59,7 @@ int api_may_reach(const struct api_call *c, const char *text, bool is_policy, st
 }
 
 /* libcove reads policies from files: this one is there for the time of the call. */
-static int policy_file(struct cove *cove, const char *text, char path[600], struct err *e)
+int api_policy_file(struct cove *cove, const char *text, char path[600], struct err *e)
 {
 	autoclose int fd = -1;
 	int r;
@@ -112,7 +112,7 @@ static int policy_set(struct api_call *c, struct cove *cove, struct err *e)
 	if (r == 0 && in.policy)
 		r = api_may_reach(c, in.policy, true, e);
 	if (r == 0 && in.policy)
-		r = policy_file(cove, in.policy, path, e);
+		r = api_policy_file(cove, in.policy, path, e);
 	if (r < 0)
 		return r;
 	r = cove_policy_apply(cove, box, in.policy ? path : in.net, c->who.by, &cut, &err);
@@ -261,9 +261,40 @@ static int secret_list(struct api_call *c, struct cove *cove, struct err *e)
 }
 
 struct secret_in {
-	const char *value;
+	const char *value, *file, *command;
+	uint64_t cache_ms;
 };
-static const struct api_in_field secret_fields[] = {API_IN(secret_in, value, STR), {NULL, 0, 0}};
+static const struct api_in_field secret_fields[] = {API_IN(secret_in, value, STR),
+						    API_IN(secret_in, file, STR),
+						    API_IN(secret_in, command, STR),
+						    API_IN_AS(secret_in, "cache", cache_ms, MS),
+						    {NULL, 0, 0}};
+
+/* Files and commands are of this machine. */
+static int check_secret(struct api_call *c, const struct secret_in *in, struct err *e)
+{
+	if (!!in->value + !!in->file + !!in->command != 1)
+		return err_set(e, ERR_INVALID, EINVAL, "'value' is missing");
+	if (in->cache_ms && !in->command)
+		return err_set(e, ERR_INVALID, EINVAL, "'cache' is of a 'command'");
+	if (!in->value && !c->who.is_operator)
+		return err_set(e, ERR_DENIED, EACCES,
+			       "a key's secrets are values: files and commands are the server's");
+	return 0;
+}
+
+static int keep_secret(struct cove *cove, const char *name, const struct secret_in *in,
+		       struct cove_error *err)
+{
+	if (in->cache_ms)
+		return cove_secret_set_command(cove, name, in->command, in->cache_ms, err);
+	if (in->command)
+		return cove_secret_set(cove, name, "command", in->command, strlen(in->command),
+				       err);
+	if (in->file)
+		return cove_secret_set(cove, name, "file", in->file, strlen(in->file), err);
+	return cove_secret_set(cove, name, "value", in->value, strlen(in->value), err);
+}
 
 static int secret_set(struct api_call *c, struct cove *cove, struct err *e)
 {
@@ -273,12 +304,12 @@ static int secret_set(struct api_call *c, struct cove *cove, struct err *e)
 	const char *name;
 	int r = api_in_take(&c->memory, c->body, tables, e);
 
-	if (r == 0 && !in.value)
-		r = err_set(e, ERR_INVALID, EINVAL, "'value' is missing");
+	if (r == 0)
+		r = check_secret(c, &in, e);
 	if (r == 0)
 		r = api_name(c, KEY_OF_SECRET, api_param(c, "secret"), &name, e);
 	if (r == 0) {
-		r = cove_secret_set(cove, name, "value", in.value, strlen(in.value), &err);
+		r = keep_secret(cove, name, &in, &err);
 		if (r < 0)
 			api_failed(r, &err, e);
 	}
@@ -299,63 +330,6 @@ static int secret_remove(struct api_call *c, struct cove *cove, struct err *e)
 	return r < 0 ? api_failed(r, &err, e) : api_no_content(c);
 }
 
-/* ---- the audit log ---- */
-
-enum { AUDIT_ROWS_MAX = 10000 };
-
-struct audit_rows {
-	struct api_call *call;
-	uint64_t after, count, limit;
-};
-
-static bool put_row(void *arg, const struct cove_audit_row *row)
-{
-	struct audit_rows *a = arg;
-	char *text;
-
-	if (!row)
-		return api_goes_on(a->call);
-	if (!api_name_shown(a->call, KEY_OF_BOX, row->box, NULL) || row->seq <= a->after)
-		return true;
-	text = cove_audit_row_json(row);
-	if (text)
-		json_raw(&a->call->json, text);
-	free(text);
-	return ++a->count < a->limit && api_goes_on(a->call);
-}
-
-static int audit_list(struct api_call *c, struct cove *cove, struct err *e)
-{
-	struct cove_audit_options o = {.size = sizeof(o)};
-	struct audit_rows rows = {.call = c};
-	struct cove_error err;
-	int r = api_query(c, "box", &o.box, e);
-
-	if (r == 0)
-		r = api_query_bool(c, "denied", &o.denied_only, e);
-	if (r == 0)
-		r = api_query_u64(c, "since_ms", 0, &o.since_ms, e);
-	if (r == 0)
-		r = api_query_u64(c, "after", 0, &rows.after, e);
-	if (r == 0)
-		r = api_query_u64(c, "limit", 1000, &rows.limit, e);
-	if (r == 0 && (rows.limit == 0 || rows.limit > AUDIT_ROWS_MAX))
-		r = err_set(e, ERR_INVALID, EINVAL, "'limit' is 1 to %d", AUDIT_ROWS_MAX);
-	if (r == 0 && rows.after && !o.box)
-		r = err_set(e, ERR_INVALID, EINVAL, "'after' is of one 'box'");
-	if (r == 0)
-		r = api_name(c, KEY_OF_BOX, o.box, &o.box, e);
-	if (r < 0)
-		return r;
-	json_object_begin(api_json(c, 200));
-	json_key(&c->json, "rows");
-	json_array_begin(&c->json);
-	r = cove_audit(cove, &o, put_row, &rows, &err);
-	json_array_end(&c->json);
-	json_object_end(&c->json);
-	return r < 0 ? api_failed(r, &err, e) : 0;
-}
-
 /* clang-format off */
 const struct api_route api_network_routes[] = {
 	{"GET", "/v1/boxes/{box}/policy", "getPolicy", KEY_READ, .work = policy_get},
@@ -370,6 +344,5 @@ const struct api_route api_network_routes[] = {
 	{"PUT", "/v1/secrets/{secret}", "setSecret", KEY_SECRETS, API_BODY_JSON,
 	 .work = secret_set},
 	{"DELETE", "/v1/secrets/{secret}", "removeSecret", KEY_SECRETS, .work = secret_remove},
-	{"GET", "/v1/audit", "listAudit", KEY_AUDIT, .work = audit_list},
 	{0}};
 /* clang-format on */

@@ -46,8 +46,10 @@ static int pool_list(struct api_call *c, struct cove *cove, struct err *e)
 	for (int i = 0; i < count; i++)
 		if (is_shown(c, &rows[i]))
 			rows[n++] = rows[i];
-	return api_put_rows(c, "pools", view_pool_fields, rows, sizeof(*rows),
-			    count < 0 ? count : n, &err, e);
+	return api_put_rows(c,
+			    &(struct api_rows){"pools", view_pool_fields, rows, sizeof(*rows),
+					       count < 0 ? count : n, NULL, NULL},
+			    &err, e);
 }
 
 static int pool_set(struct api_call *c, struct cove *cove, struct err *e)

@@ -56,6 +56,13 @@ static void add_usage(struct key_usage *to, const struct key_usage *u)
 			to->of[i] = KEY_EVERYTHING;
 }
 
+/* The box of a build's RUN: the build holds what one may use from its beginning to its end. */
+static bool is_of_build(const struct spec *s)
+{
+	return s->one_shot && strcmp(s->image, "build") == 0 &&
+	       str_starts(key_name_plain(KEY_OF_BOX, s->name), API_BUILD_BOX);
+}
+
 static void take_usage(struct key_usage *from, const struct key_usage *u)
 {
 	for (size_t i = 0; i < KEY_QUOTA_COUNT; i++)
@@ -75,7 +82,7 @@ void api_quota_name(void *call, const struct spec *spec)
 	struct api_hold *h = c->hold;
 	struct named_box *boxes;
 
-	if (!h || !spec->owner || strcmp(spec->owner, h->key_id) != 0)
+	if (!h || !spec->owner || strcmp(spec->owner, h->key_id) != 0 || is_of_build(spec))
 		return;
 	pthread_mutex_lock(&c->api->quotas->lock);
 	boxes = reallocarray(h->boxes, h->count + 1, sizeof(*boxes));
@@ -112,7 +119,7 @@ static void add_holds(const struct api_quotas *q, const char *key_id, char *cons
 	}
 }
 
-static int usage_of(struct api_call *c, struct cove *cove, struct key_usage *ret, struct err *e)
+static int boxes_of(struct api_call *c, struct cove *cove, struct key_usage *ret, struct err *e)
 {
 	char **names;
 	size_t count;
@@ -126,12 +133,51 @@ static int usage_of(struct api_call *c, struct cove *cove, struct key_usage *ret
 		if (!api_name_shown(c, KEY_OF_BOX, names[i], NULL) ||
 		    record_load(&cove->state, names[i], &record, NULL) < 0)
 			continue;
-		key_usage_add_box(ret, &record.spec);
+		if (!is_of_build(&record.spec))
+			key_usage_add_box(ret, &record.spec);
 		record_done(&record);
 	}
 	add_holds(c->api->quotas, c->who.key->id, names, count, ret);
 	state_names_free(names, count);
 	return 0;
+}
+
+static int snapshots_of(struct api_call *c, struct cove *cove, struct key_usage *ret, struct err *e)
+{
+	struct cove_snapshot_info *rows = NULL;
+	struct cove_error err;
+	int count = cove_snapshots(cove, NULL, &rows, &err);
+
+	for (int i = 0; i < count; i++)
+		ret->of[KEY_QUOTA_SNAPSHOTS] +=
+			api_name_shown(c, KEY_OF_SNAPSHOT, rows[i].name, NULL);
+	free(rows);
+	return count < 0 ? api_failed(count, &err, e) : 0;
+}
+
+static int images_of(struct api_call *c, struct cove *cove, struct key_usage *ret, struct err *e)
+{
+	struct cove_image_info *rows = NULL;
+	struct cove_error err;
+	int count = cove_images(cove, &rows, &err);
+
+	for (int i = 0; i < count; i++)
+		ret->of[KEY_QUOTA_IMAGES] += api_name_shown(c, KEY_OF_IMAGE, rows[i].name, NULL);
+	free(rows);
+	return count < 0 ? api_failed(count, &err, e) : 0;
+}
+
+/* What the key has of all that is asked for. */
+static int usage_of(struct api_call *c, struct cove *cove, const struct key_usage *more,
+		    struct key_usage *ret, struct err *e)
+{
+	int r = boxes_of(c, cove, ret, e);
+
+	if (r == 0 && more->of[KEY_QUOTA_SNAPSHOTS])
+		r = snapshots_of(c, cove, ret, e);
+	if (r == 0 && more->of[KEY_QUOTA_IMAGES])
+		r = images_of(c, cove, ret, e);
+	return r;
 }
 
 static bool has_quotas(const struct key *k)
@@ -151,7 +197,7 @@ static int hold_take(struct api_call *c, struct cove *cove, struct api_hold *hol
 
 	str_copy(hold->key_id, sizeof(hold->key_id), c->who.key->id);
 	pthread_mutex_lock(&q->lock);
-	r = usage_of(c, cove, &now, e);
+	r = usage_of(c, cove, &hold->usage, &now, e);
 	if (r == 0)
 		r = key_quota_check(c->who.key, &now, &hold->usage, e);
 	if (r == 0) {
@@ -174,8 +220,8 @@ static int hold_new(struct api_call *c, struct api_hold **ret, struct err *e)
 	return *ret ? 0 : err_errno(e, ENOMEM, "look at the key's quotas");
 }
 
-int api_quota_hold(struct api_call *c, struct cove *cove, const struct cove_box_options *o,
-		   struct err *e)
+static int hold_box(struct api_call *c, struct cove *cove, const struct cove_box_options *o,
+		    bool new_image, struct err *e)
 {
 	struct api_hold *hold;
 	struct core_spec spec;
@@ -189,7 +235,46 @@ int api_quota_hold(struct api_call *c, struct cove *cove, const struct cove_box_
 		return r;
 	}
 	key_usage_add_box(&hold->usage, &spec.spec);
+	hold->usage.of[KEY_QUOTA_IMAGES] = new_image;
 	core_spec_done(&spec);
+	return hold_take(c, cove, hold, e);
+}
+
+int api_quota_hold(struct api_call *c, struct cove *cove, const struct cove_box_options *o,
+		   struct err *e)
+{
+	return hold_box(c, cove, o, false, e);
+}
+
+static bool has_image(struct cove *cove, const char *name)
+{
+	struct image image;
+	bool has = name && image_find(&cove->state, name, &image, NULL) == 0;
+
+	if (name)
+		image_done(&image);
+	return has;
+}
+
+int api_quota_hold_build(struct api_call *c, struct cove *cove, const struct cove_box_options *o,
+			 const char *image, struct err *e)
+{
+	return hold_box(c, cove, o, !has_image(cove, image), e);
+}
+
+int api_quota_hold_image(struct api_call *c, struct cove *cove, const char *image, struct err *e)
+{
+	return has_image(cove, image) ? 0 : api_quota_hold_one(c, cove, KEY_QUOTA_IMAGES, e);
+}
+
+int api_quota_hold_one(struct api_call *c, struct cove *cove, enum key_quota_id what, struct err *e)
+{
+	struct api_hold *hold;
+	int r = hold_new(c, &hold, e);
+
+	if (r < 0 || !hold)
+		return r;
+	hold->usage.of[what] = 1;
 	return hold_take(c, cove, hold, e);
 }
 
@@ -241,25 +326,6 @@ int api_quota_hold_like(struct api_call *c, struct cove *cove, const char *sourc
 		return r;
 	}
 	return hold_take(c, cove, hold, e);
-}
-
-int api_quota_room(struct api_call *c, struct cove *cove, enum key_quota_id what, struct err *e)
-{
-	struct key_usage now = {0}, more = {0};
-	struct cove_snapshot_info *rows = NULL;
-	struct cove_error err;
-	int count;
-
-	if (c->who.is_operator || !c->who.key->quotas[what])
-		return 0;
-	more.of[what] = 1;
-	count = cove_snapshots(cove, NULL, &rows, &err);
-	if (count < 0)
-		return api_failed(count, &err, e);
-	for (int i = 0; i < count; i++)
-		now.of[what] += api_name_shown(c, KEY_OF_SNAPSHOT, rows[i].name, NULL);
-	free(rows);
-	return key_quota_check(c->who.key, &now, &more, e);
 }
 
 void api_quota_release(struct api_call *c)

@@ -31,10 +31,26 @@ const struct api_route api_system_routes[] = {
 	{0}};
 /* clang-format on */
 
-const struct api_route *const api_routes[] = {api_system_routes,   api_box_routes,
-					      api_exec_routes,	   api_execs_routes,
-					      api_file_routes,	   api_network_routes,
-					      api_snapshot_routes, api_tool_routes,
-					      api_metrics_routes,  api_event_routes,
-					      api_pool_routes,	   api_port_routes,
-					      api_webhook_routes,  NULL};
+const struct api_route *const api_routes[] = {api_system_routes,
+					      api_box_routes,
+					      api_exec_routes,
+					      api_execs_routes,
+					      api_file_routes,
+					      api_network_routes,
+					      api_policy_routes,
+					      api_audit_routes,
+					      api_image_routes,
+					      api_build_routes,
+					      api_change_routes,
+					      api_session_routes,
+					      api_run_routes,
+					      api_parcel_routes,
+					      api_snapshot_routes,
+					      api_machine_routes,
+					      api_tool_routes,
+					      api_metrics_routes,
+					      api_event_routes,
+					      api_pool_routes,
+					      api_port_routes,
+					      api_webhook_routes,
+					      NULL};

@@ -1,4 +1,4 @@
-/* Snapshots, rollback and forks; images and workspaces as they are listed. */
+/* Snapshots and the rules that keep them, rollback and forks; workspaces. */
 #include "api/handlers.h"
 
 #include "core/view.h"
@@ -32,14 +32,27 @@ static int snapshot_create(struct api_call *c, struct cove *cove, struct err *e)
 	if (r == 0)
 		r = api_name(c, KEY_OF_SNAPSHOT, in.name, &o.name, e);
 	if (r == 0)
-		r = api_quota_room(c, cove, KEY_QUOTA_SNAPSHOTS, e);
+		r = api_quota_hold_one(c, cove, KEY_QUOTA_SNAPSHOTS, e);
 	if (r < 0)
 		return r;
 	o.keep = in.keep;
 	o.max_age_ms = in.max_age_ms;
 	r = cove_snapshot_create(cove, box, &o, &made, &err);
+	api_quota_release(c);
 	return r < 0 ? api_failed(r, &err, e)
 		     : api_json_take(c, 201, view_row_json(view_snapshot_fields, &made), e);
+}
+
+/* Oldest first. */
+static bool snapshot_cursor(const struct api_call *c, const void *row, char ret[API_CURSOR_SIZE])
+{
+	const struct cove_snapshot_info *s = row;
+	const char *shown;
+
+	if (!api_name_shown(c, KEY_OF_SNAPSHOT, s->name, &shown))
+		return false;
+	snprintf(ret, API_CURSOR_SIZE, "%020llu.%s", (unsigned long long)s->created_ms, shown);
+	return true;
 }
 
 static int snapshot_list(struct api_call *c, struct cove *cove, struct err *e)
@@ -47,18 +60,17 @@ static int snapshot_list(struct api_call *c, struct cove *cove, struct err *e)
 	struct cove_snapshot_info *rows = NULL;
 	struct cove_error err;
 	const char *box;
-	int n = 0, count, r = api_query(c, "box", &box, e);
+	int r = api_query(c, "box", &box, e);
 
 	if (r == 0)
 		r = api_name(c, KEY_OF_BOX, box, &box, e);
 	if (r < 0)
 		return r;
-	count = cove_snapshots(cove, box, &rows, &err);
-	for (int i = 0; i < count; i++)
-		if (api_name_shown(c, KEY_OF_SNAPSHOT, rows[i].name, NULL))
-			rows[n++] = rows[i];
-	return api_put_rows(c, "snapshots", view_snapshot_fields, rows, sizeof(*rows),
-			    count < 0 ? count : n, &err, e);
+	r = cove_snapshots(cove, box, &rows, &err);
+	return api_put_rows(c,
+			    &(struct api_rows){"snapshots", view_snapshot_fields, rows,
+					       sizeof(*rows), r, snapshot_cursor, NULL},
+			    &err, e);
 }
 
 static int snapshot_name(struct api_call *c, const char **ret, struct err *e)
@@ -90,6 +102,147 @@ static int snapshot_remove(struct api_call *c, struct cove *cove, struct err *e)
 	r = cove_snapshot_remove(cove, name, &err);
 	return r < 0 ? api_failed(r, &err, e) : api_no_content(c);
 }
+
+struct snapshot_tag_in {
+	const char *tag;
+};
+static const struct api_in_field snapshot_tag_fields[] = {API_IN(snapshot_tag_in, tag, STR),
+							  {NULL, 0, 0}};
+
+static int snapshot_tag(struct api_call *c, struct cove *cove, struct err *e)
+{
+	struct snapshot_tag_in in = {0};
+	const struct api_in_table tables[] = {{snapshot_tag_fields, &in}, {NULL, NULL}};
+	struct cove_error err;
+	const char *name, *tag;
+	int r = api_in_take(&c->memory, c->body, tables, e);
+
+	if (r == 0 && !in.tag)
+		r = err_set(e, ERR_INVALID, EINVAL, "'tag' is missing");
+	if (r == 0)
+		r = snapshot_name(c, &name, e);
+	if (r == 0)
+		r = api_name(c, KEY_OF_SNAPSHOT, in.tag, &tag, e);
+	if (r < 0)
+		return r;
+	r = cove_snapshot_tag(cove, name, tag, &err);
+	return r < 0 ? api_failed(r, &err, e) : api_no_content(c);
+}
+
+/* ---- how many are kept ---- */
+
+/* Of a box, or of an image: whose own. */
+static int rule_of(struct api_call *c, const char **ret, struct err *e)
+{
+	const char *name;
+	int r;
+
+	if (!strstr(c->route->pattern, "{image}"))
+		return api_box(c, ret, e);
+	r = api_own_image(c, api_param(c, "image"), &name, e);
+	if (r < 0)
+		return r;
+	*ret = api_memory_printf(&c->memory, "image:%s", name);
+	return *ret ? 0 : err_errno(e, ENOMEM, "read the request");
+}
+
+static int put_rule(struct api_call *c, const char *of, const struct cove_snapshot_rule *rule)
+{
+	json_object_begin(api_json(c, 200));
+	json_kv_str(&c->json, "of", of);
+	json_kv_u64(&c->json, "keep", rule->keep);
+	json_kv_u64(&c->json, "max_age_ms", rule->max_age_ms);
+	json_kv_bool(&c->json, "of_image", rule->of_image);
+	json_object_end(&c->json);
+	return 0;
+}
+
+static int rule_get(struct api_call *c, struct cove *cove, struct err *e)
+{
+	struct cove_snapshot_rule rule;
+	struct cove_error err;
+	const char *of;
+	int r = rule_of(c, &of, e);
+
+	if (r < 0)
+		return r;
+	r = cove_snapshot_rule(cove, of, NULL, &rule, &err);
+	return r < 0 ? api_failed(r, &err, e) : put_rule(c, of, &rule);
+}
+
+static const struct api_in_field rule_fields[] = {
+	API_IN(cove_snapshot_rule, keep, U64),
+	API_IN_AS(cove_snapshot_rule, "max_age", max_age_ms, MS),
+	{NULL, 0, 0}};
+
+static int rule_set(struct api_call *c, struct cove *cove, struct err *e)
+{
+	struct cove_snapshot_rule rule = {0};
+	const struct api_in_table tables[] = {{rule_fields, &rule}, {NULL, NULL}};
+	struct cove_error err;
+	const char *of;
+	int r = api_in_take(&c->memory, c->body, tables, e);
+
+	if (r == 0)
+		r = rule_of(c, &of, e);
+	if (r < 0)
+		return r;
+	r = cove_snapshot_rule(cove, of, &rule, &rule, &err);
+	return r < 0 ? api_failed(r, &err, e) : put_rule(c, of, &rule);
+}
+
+struct prune_in {
+	const char *box;
+};
+static const struct api_in_field snapshot_prune_fields[] = {API_IN(prune_in, box, STR),
+							    {NULL, 0, 0}};
+
+/* Of a key: each of its boxes. */
+static int prune_own(struct api_call *c, struct cove *cove, uint64_t *removed, struct err *e)
+{
+	struct cove_box_info *rows = NULL;
+	struct cove_error err;
+	int count = cove_list(cove, &rows, &err), r = count;
+
+	for (int i = 0; i < count && r >= 0; i++) {
+		uint64_t n = 0;
+
+		if (!api_name_shown(c, KEY_OF_BOX, rows[i].name, NULL))
+			continue;
+		r = cove_snapshot_prune(cove, rows[i].name, &n, &err);
+		*removed += n;
+	}
+	free(rows);
+	return r < 0 ? api_failed(r, &err, e) : 0;
+}
+
+static int snapshot_prune(struct api_call *c, struct cove *cove, struct err *e)
+{
+	struct prune_in in = {0};
+	const struct api_in_table tables[] = {{snapshot_prune_fields, &in}, {NULL, NULL}};
+	struct cove_error err;
+	const char *box;
+	uint64_t removed = 0;
+	int r = api_in_take(&c->memory, c->body, tables, e);
+
+	if (r == 0)
+		r = api_name(c, KEY_OF_BOX, in.box, &box, e);
+	if (r == 0 && !box && !c->who.is_operator) {
+		r = prune_own(c, cove, &removed, e);
+	} else if (r == 0) {
+		r = cove_snapshot_prune(cove, box, &removed, &err);
+		if (r < 0)
+			api_failed(r, &err, e);
+	}
+	if (r < 0)
+		return r;
+	json_object_begin(api_json(c, 200));
+	json_kv_u64(&c->json, "removed", removed);
+	json_object_end(&c->json);
+	return 0;
+}
+
+/* ---- rollback ---- */
 
 struct rollback_in {
 	const char *snapshot;
@@ -206,33 +359,27 @@ static int fork_boxes(struct api_call *c, struct cove *cove, struct err *e)
 	return 0;
 }
 
-/* ---- images and workspaces ---- */
+/* ---- workspaces ---- */
 
-static int list_images(struct api_call *c, struct cove *cove, struct err *e)
+static bool workspace_cursor(const struct api_call *c, const void *row, char ret[API_CURSOR_SIZE])
 {
-	struct cove_image_info *rows = NULL;
-	struct cove_error err;
-	int n = 0, count = cove_images(cove, &rows, &err);
+	const struct cove_workspace_info *w = row;
+	const char *shown;
 
-	for (int i = 0; i < count; i++)
-		if (api_name_shown(c, KEY_OF_IMAGE, rows[i].name, NULL) ||
-		    key_name_plain(KEY_OF_IMAGE, rows[i].name) == rows[i].name)
-			rows[n++] = rows[i];
-	return api_put_rows(c, "images", view_image_fields, rows, sizeof(*rows),
-			    count < 0 ? count : n, &err, e);
+	return api_name_shown(c, KEY_OF_WORKSPACE, w->name, &shown) &&
+	       str_copy(ret, API_CURSOR_SIZE, shown);
 }
 
 static int list_workspaces(struct api_call *c, struct cove *cove, struct err *e)
 {
 	struct cove_workspace_info *rows = NULL;
 	struct cove_error err;
-	int n = 0, count = cove_workspaces(cove, &rows, &err);
+	int count = cove_workspaces(cove, &rows, &err);
 
-	for (int i = 0; i < count; i++)
-		if (api_name_shown(c, KEY_OF_WORKSPACE, rows[i].name, NULL))
-			rows[n++] = rows[i];
-	return api_put_rows(c, "workspaces", view_workspace_fields, rows, sizeof(*rows),
-			    count < 0 ? count : n, &err, e);
+	return api_put_rows(c,
+			    &(struct api_rows){"workspaces", view_workspace_fields, rows,
+					       sizeof(*rows), count, workspace_cursor, NULL},
+			    &err, e);
 }
 
 static int workspace_remove(struct api_call *c, struct cove *cove, struct err *e)
@@ -257,8 +404,18 @@ const struct api_route api_snapshot_routes[] = {
 	{"GET", "/v1/snapshots/{snapshot}", "getSnapshot", KEY_READ, .work = snapshot_get},
 	{"DELETE", "/v1/snapshots/{snapshot}", "removeSnapshot", KEY_RUN,
 	 .work = snapshot_remove},
+	{"POST", "/v1/snapshots/{snapshot}/tags", "tagSnapshot", KEY_RUN, API_BODY_JSON,
+	 .work = snapshot_tag},
+	{"POST", "/v1/snapshots/prune", "pruneSnapshots", KEY_RUN, API_BODY_JSON,
+	 .work = snapshot_prune},
+	{"GET", "/v1/boxes/{box}/snapshot-rule", "getSnapshotRule", KEY_READ, .work = rule_get},
+	{"PUT", "/v1/boxes/{box}/snapshot-rule", "setSnapshotRule", KEY_RUN, API_BODY_JSON,
+	 .work = rule_set},
+	{"GET", "/v1/images/{image}/snapshot-rule", "getImageSnapshotRule", KEY_READ,
+	 .work = rule_get},
+	{"PUT", "/v1/images/{image}/snapshot-rule", "setImageSnapshotRule", KEY_IMAGES,
+	 API_BODY_JSON, .work = rule_set},
 	{"POST", "/v1/forks", "fork", KEY_RUN, API_BODY_JSON, .work = fork_boxes},
-	{"GET", "/v1/images", "listImages", KEY_READ, .work = list_images},
 	{"GET", "/v1/workspaces", "listWorkspaces", KEY_READ, .work = list_workspaces},
 	{"DELETE", "/v1/workspaces/{workspace}", "removeWorkspace", KEY_RUN,
 	 .work = workspace_remove},

@@ -59,8 +59,10 @@ static int list_hooks(struct api_call *c, struct cove *cove, struct err *e)
 	struct cove_error err;
 	int count = cove_webhooks(cove, owner_of(c), &rows, &err);
 
-	return api_put_rows(c, "webhooks", view_webhook_fields, rows, sizeof(*rows), count, &err,
-			    e);
+	return api_put_rows(c,
+			    &(struct api_rows){"webhooks", view_webhook_fields, rows, sizeof(*rows),
+					       count, NULL, NULL},
+			    &err, e);
 }
 
 static int webhook_inspect(struct api_call *c, struct cove *cove, struct err *e)

@@ -7,6 +7,7 @@
 #define DOCKERFILE_HEREDOCS_MAX	 64u		     /* of one instruction */
 #define BUILD_WORDS_MAX		 65536u		     /* of one list */
 #define BUILD_EXPANDED_BYTES_MAX ((uint64_t)8 << 30) /* archives of one ADD, unpacked */
+#define BUILD_CONTEXT_BYTES_MAX	 ((uint64_t)8 << 30) /* of a context that came as a tar */
 #define BUILD_NAME_MAX		 255u		     /* a variable's name, bytes */
 #define BUILD_EXPAND_DEPTH_MAX	 32u		     /* ${...} in ${...} */
 #define BUILD_IGNORE_MAX	 (1u << 20)	     /* bytes of .dockerignore */

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "base/buf.h"
-#include "base/json.h"
 #include "cove.h"
 
 /* Of what is printed at once: the largest text, escaped. */
@@ -23,5 +22,3 @@ struct change_lines {
 };
 /* How many lines its text adds and takes away. */
 struct change_lines change_count_lines(const struct cove_change *ch);
-
-void change_put_json(struct json *j, const struct cove_change *ch);

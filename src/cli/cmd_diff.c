@@ -5,6 +5,7 @@
 #include "cli/change.h"
 #include "cli/cli.h"
 #include "cli/watch.h"
+#include "core/view.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -118,7 +119,7 @@ static int on_change(void *arg, const struct cove_change *ch)
 
 	s->counts[ch->kind]++;
 	if (s->c->o.json) {
-		change_put_json(&s->j, ch);
+		view_change_json(&s->j, ch);
 		r = s->j.error;
 	} else {
 		r = put_lines(s, ch);

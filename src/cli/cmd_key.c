@@ -61,39 +61,9 @@ static void row(struct table *t, const void *item)
 	buf_done(&b);
 }
 
-/* Texts with a sign between, as an array. */
-static void put_array(struct json *j, const char *key, const char *text, char sign)
-{
-	json_key(j, key);
-	json_array_begin(j);
-	while (*text) {
-		size_t n = strcspn(text, (const char[]){sign, 0});
-
-		json_strn(j, text, n);
-		text += n + (text[n] == sign);
-	}
-	json_array_end(j);
-}
-
-/* clang-format off */
-#define A(name) FIELD_ALWAYS(cove_key_info, name)
-#define K(name) FIELD_KNOWN(cove_key_info, name)
-static const struct wire_named_field fields[] = {
-	A(name), A(id), A(created_ms), K(revoked_ms), A(damaged), {0}};
-static const struct wire_named_field quotas[] = {
-	K(boxes), K(mem_bytes), K(cpu_milli), K(disk_bytes), K(snapshots), K(images), {0}};
-/* clang-format on */
-
 static void more(struct json *j, const void *item)
 {
-	const struct cove_key_info *k = item;
-
-	put_array(j, "scopes", k->scopes, ',');
-	json_key(j, "quotas");
-	json_object_begin(j);
-	wire_fields_json(j, quotas, k);
-	json_object_end(j);
-	put_array(j, "mounts", k->mounts, '\n');
+	view_key_more_json(j, item);
 }
 
 static int get(struct cli *c, void *ret, struct cove_error *err)
@@ -126,7 +96,7 @@ static const struct list_form form = {
 	.size = sizeof(struct cove_key_info),
 	.get = get,
 	.row = row,
-	.fields = fields,
+	.fields = view_key_fields,
 	.more = more,
 	.name = name,
 };
@@ -208,7 +178,7 @@ static int inspect_one(struct cli *c, const char *what, struct cove_error *err)
 	buf_init(&b, 16384);
 	json_init(&j, &b);
 	json_object_begin(&j);
-	wire_fields_json(&j, fields, k);
+	wire_fields_json(&j, view_key_fields, k);
 	more(&j, k);
 	json_object_end(&j);
 	r = j.error == 0 && buf_cstr(&b) ? cli_out_json(c, buf_cstr(&b))

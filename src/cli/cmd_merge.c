@@ -1,9 +1,9 @@
 /* cove merge: what a box changed, brought back to where it came from. */
-#include "base/str.h"
 #include "cli/cancel.h"
 #include "cli/change.h"
 #include "cli/cli.h"
 #include "cli/watch.h"
+#include "core/view.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -17,25 +17,6 @@ struct merging {
 	struct buf conflicts;
 	int error;
 };
-
-static void put_json(struct json *j, const struct cove_merge_item *i)
-{
-	static const char *const kinds[] = {"added", "changed", "removed"};
-	static const char *const states[] = {"taken", "conflict", "left_out"};
-	size_t len = strlen(i->path);
-
-	json_object_begin(j);
-	json_kv_str(j, "path", i->path);
-	if (!str_is_utf8(i->path, len)) {
-		json_key(j, "path_base64");
-		json_base64(j, i->path, len);
-	}
-	json_kv_str(j, "kind", kinds[i->kind]);
-	json_kv_str(j, "state", states[i->state]);
-	if (i->why)
-		json_kv_str(j, "why", i->why);
-	json_object_end(j);
-}
 
 /* A change as `cove diff` prints it; what is not taken goes to stderr, with its reason. */
 static int put_line(struct merging *m, const struct cove_merge_item *i)
@@ -59,7 +40,7 @@ static int on_item(void *arg, const struct cove_merge_item *i)
 	int r = 0;
 
 	if (m->c->o.json) {
-		put_json(&m->j, i);
+		view_merge_item_json(&m->j, i);
 		r = m->j.error;
 	} else {
 		r = put_line(m, i);
@@ -75,12 +56,7 @@ static int finish(struct merging *m, const struct cove_merge_result *result)
 
 	if (m->c->o.json) {
 		json_array_end(&m->j);
-		json_kv_u64(&m->j, "taken", result->taken);
-		json_kv_u64(&m->j, "conflicts", result->conflicts);
-		json_kv_u64(&m->j, "left_out", result->left_out);
-		json_kv_bool(&m->j, "done", result->done);
-		json_kv_bool(&m->j, "finished", result->finished);
-		json_kv_bool(&m->j, "restarted", result->restarted);
+		view_merge_result_json(&m->j, result);
 		json_object_end(&m->j);
 		(void)buf_append_str(&m->out, "\n");
 		r = cli_out_buf(m->c, &m->out);

@@ -88,13 +88,7 @@ static void group_hosts(struct json *j, const void *item)
 {
 	const struct cove_policy_group *g = item;
 
-	json_key(j, "hosts");
-	json_array_begin(j);
-	for (const char *h = g->hosts; *h; h += strspn(h, " ")) {
-		json_strn(j, h, strcspn(h, " "));
-		h += strcspn(h, " ");
-	}
-	json_array_end(j);
+	view_words_json(j, "hosts", g->hosts, ' ');
 }
 
 static int get_groups(struct cli *c, void *ret, struct cove_error *err)
@@ -104,15 +98,12 @@ static int get_groups(struct cli *c, void *ret, struct cove_error *err)
 
 static int groups(struct cli *c)
 {
-	static const struct wire_named_field fields[] = {FIELD_ALWAYS(cove_policy_group, name),
-							 FIELD_ALWAYS(cove_policy_group, summary),
-							 {0}};
 	static const struct list_form form = {
 		.titles = {"NAME", "OPENS", "HOSTS"},
 		.size = sizeof(struct cove_policy_group),
 		.get = get_groups,
 		.row = group_row,
-		.fields = fields,
+		.fields = view_policy_group_fields,
 		.more = group_hosts,
 	};
 

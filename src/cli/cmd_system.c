@@ -22,12 +22,6 @@ static void row(struct table *t, const void *item)
 	table_cell(t, u->reclaimable_bytes ? size_format(size, u->reclaimable_bytes) : "");
 }
 
-/* clang-format off */
-#define A(name) FIELD_ALWAYS(cove_usage_info, name)
-static const struct wire_named_field fields[] = {
-	A(what), A(count), A(bytes), A(shared_bytes), A(reclaimable_bytes), {0}};
-/* clang-format on */
-
 static int get(struct cli *c, void *ret, struct cove_error *err)
 {
 	return cove_system_df(c->cove, ret, err);
@@ -40,7 +34,7 @@ static const struct list_form form = {
 	.size = sizeof(struct cove_usage_info),
 	.get = get,
 	.row = row,
-	.fields = fields,
+	.fields = view_usage_fields,
 };
 
 /* ---- gc and prune ---- */

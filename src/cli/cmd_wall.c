@@ -31,14 +31,6 @@ static void row(struct table *t, const void *item)
 	table_cell(t, w->lacks);
 }
 
-/* clang-format off */
-#define A(name) FIELD_ALWAYS(cove_wall_info, name)
-#define K(name) FIELD_KNOWN(cove_wall_info, name)
-static const struct wire_named_field fields[] = {
-	A(name), A(ready), A(is_default), A(is_min), A(strength), A(shared_kernel), K(program),
-	A(is_old), K(version), K(start_us), A(holds), K(lacks), K(remedy), {0}};
-/* clang-format on */
-
 static int get(struct cli *c, void *ret, struct cove_error *err)
 {
 	return cove_walls(c->cove, ret, err);
@@ -50,7 +42,7 @@ static const struct list_form form = {
 	.size = sizeof(struct cove_wall_info),
 	.get = get,
 	.row = row,
-	.fields = fields,
+	.fields = view_wall_fields,
 };
 
 /* One wall as the list has it. 0 or the exit status. */

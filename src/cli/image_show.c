@@ -47,13 +47,6 @@ static void step_row(struct table *t, const void *item)
 	table_cell(t, s->by);
 }
 
-/* clang-format off */
-#define A(name) FIELD_ALWAYS(cove_image_step, name)
-#define K(name) FIELD_KNOWN(cove_image_step, name)
-static const struct wire_named_field step_fields[] = {
-	K(created_ms), A(bytes), K(layer), A(by), {0}};
-/* clang-format on */
-
 static int steps(struct cli *c, void *ret, struct cove_error *err)
 {
 	return cove_image_history(c->cove, c->o.args[0], ret, err);
@@ -67,7 +60,7 @@ static const struct list_form history_form = {
 	.size = sizeof(struct cove_image_step),
 	.get = steps,
 	.row = step_row,
-	.fields = step_fields,
+	.fields = view_image_step_fields,
 };
 
 const struct verb verb_image_history = {

@@ -702,6 +702,17 @@ static int name_file(int dir_fd, int fd, bool named, const char *tmp, const char
 	return 0;
 }
 
+static int write_all(struct backup *b, int fd, struct err *e)
+{
+	int r = parcel_begin(b->w, fd, b->kind, e);
+
+	if (r == 0 && (b->only || b->cove->state.home_fd >= 0))
+		r = put_all(b);
+	r = r == 0 ? parcel_end(b->w, e) : r;
+	b->done.bytes = b->w->bytes;
+	return r;
+}
+
 /* Whole and on disk before it has its name. */
 static int write_file(struct backup *b, int dir_fd, const char *name, struct err *e)
 {
@@ -715,11 +726,7 @@ static int write_file(struct backup *b, int dir_fd, const char *name, struct err
 	fd = open_unnamed(dir_fd, tmp, &named);
 	if (fd < 0)
 		return err_errno(e, -fd, "write '%.120s'", name);
-	r = parcel_begin(b->w, fd, b->kind, e);
-	if (r == 0 && (b->only || b->cove->state.home_fd >= 0))
-		r = put_all(b);
-	if (r == 0)
-		r = parcel_end(b->w, e);
+	r = write_all(b, fd, e);
 	if (r == 0) {
 		r = name_file(dir_fd, fd, named, tmp, name);
 		if (r < 0)
@@ -727,20 +734,18 @@ static int write_file(struct backup *b, int dir_fd, const char *name, struct err
 	}
 	if (r < 0)
 		unlinkat(dir_fd, tmp, 0);
-	b->done.bytes = b->w->bytes;
 	return r;
 }
 
 static int back_up(struct backup *b, const char *path, struct err *e)
 {
-	const char *slash = strrchr(path, '/');
+	const char *slash = strrchr(path, '/'), *name = path_base(path);
 	autofree char *dir = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
 	autoclose int dir_fd = dir ? open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-	const char *name = path_base(path);
 	int r = core_ids(b->cove, e);
 
-	if (r < 0)
-		return r;
+	if (r < 0 || b->o.fd > 0)
+		return r < 0 ? r : write_all(b, b->o.fd, e);
 	if (dir_fd < 0)
 		return err_errno(e, dir ? errno : ENOMEM, "open '%.120s'", dir ? dir : path);
 	if (strcmp(path, "-") == 0)

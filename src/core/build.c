@@ -20,18 +20,6 @@
 
 /* ---- what is read ---- */
 
-static int open_context(struct build *b, struct err *e)
-{
-	if (!b->o.context)
-		return 0;
-	b->context_fd = open(b->o.context, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (b->context_fd < 0 && errno == ENOTDIR)
-		return err_set(e, ERR_INVALID, ENOTDIR, "'%.140s' is no directory", b->o.context);
-	if (b->context_fd < 0)
-		return err_errno(e, errno, "open '%.140s'", b->o.context);
-	return 0;
-}
-
 /* Who wrote the context is not always who builds it: links of it end at its root, and what is no
  * file (a FIFO would wait for ever) is not read. -ENODEV. */
 static int open_inside(const struct build *b, const char *path)
@@ -80,7 +68,7 @@ static const char *below_context(const struct build *b, const char *path)
 /* A file that the caller names, which outside of the context may be anything that can be read. */
 static int open_named(const struct build *b, const char *path)
 {
-	const char *below = below_context(b, path);
+	const char *below = b->o.context_fd > 0 ? path : below_context(b, path);
 	int fd = below ? open_inside(b, below) : open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
 
 	return fd < 0 && !below ? -errno : fd;
@@ -262,7 +250,7 @@ static void done(struct build *b)
 	dockerfile_done(&b->file);
 	build_ignore_done(&b->ignore);
 	free(b->text);
-	fd_close(&b->context_fd);
+	build_context_done(b);
 }
 
 static int read_all(struct build *b, struct err *e)
@@ -277,7 +265,7 @@ static int read_all(struct build *b, struct err *e)
 	if (r == 0)
 		r = check_platform(b, e);
 	if (r == 0)
-		r = open_context(b, e);
+		r = build_context_open(b, e);
 	if (r == 0)
 		r = read_dockerfile(b, e);
 	if (r == 0)
@@ -319,7 +307,10 @@ static int build(struct build *b, struct cove_build_result *ret, struct err *e)
 int cove_image_build(struct cove *cove, const struct cove_build_options *options,
 		     struct cove_build_result *ret, struct cove_error *err)
 {
-	struct build b = {.cove = cove, .context_fd = -1, .pins = LAYER_PINS_NONE};
+	struct build b = {.cove = cove,
+			  .context_fd = -1,
+			  .unpacked = LAYER_NEW_NONE,
+			  .pins = LAYER_PINS_NONE};
 	struct err e = {0};
 	int r = core_copy_sized(&b.o, sizeof(b.o), options, &e);
 

@@ -49,8 +49,9 @@ struct build_made {
 struct build {
 	struct cove *cove;
 	struct cove_build_options o;
-	int context_fd; /* owned; -1: none */
-	char *text;	/* owned; the Dockerfile */
+	int context_fd;		   /* owned; -1: none */
+	struct layer_new unpacked; /* the context that came as a tar is in it */
+	char *text;		   /* owned; the Dockerfile */
 	struct build_ignore ignore;
 	struct dockerfile file;
 	char platform[48];
@@ -63,6 +64,12 @@ struct build {
 	size_t item_count;
 	unsigned step, steps, cached;
 };
+
+/* ---- build_context.c ---- */
+
+/* Opens the context, or unpacks it first. */
+int build_context_open(struct build *b, struct err *e);
+void build_context_done(struct build *b);
 
 int build_resolve(struct build *b, struct err *e);
 int build_steps_run(struct build *b, struct err *e);

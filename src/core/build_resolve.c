@@ -4,6 +4,7 @@
 #include "base/sha.h"
 #include "base/str.h"
 #include "core/build.h"
+#include "store/key.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -11,6 +12,24 @@
 #include <string.h>
 
 /* ---- images ---- */
+
+/* A key's own before those that all share; another key's are none. */
+static int find_of(struct build *b, const char *clean, struct image *im, struct err *e)
+{
+	char own[KEY_NAME_SIZE];
+	int r;
+
+	if (!b->o.owner)
+		return image_find(&b->cove->state, clean, im, e);
+	r = key_name_in(b->o.owner, KEY_OF_IMAGE, clean, own, e);
+	if (r == 0)
+		r = image_find(&b->cove->state, own, im, e);
+	if (r != -ENOENT || key_name_plain(KEY_OF_IMAGE, clean) != clean)
+		return r;
+	image_done(im);
+	*im = (struct image){0};
+	return image_find(&b->cove->state, clean, im, e);
+}
 
 int build_image_find(struct build *b, const struct df_instruction *in, const char *name,
 		     struct image **ret, struct err *e)
@@ -20,7 +39,7 @@ int build_image_find(struct build *b, const struct df_instruction *in, const cha
 	int r = im ? image_name_clean(name, clean, e) : err_errno(e, ENOMEM, "find an image");
 
 	if (r == 0)
-		r = image_find(&b->cove->state, clean, im, e);
+		r = find_of(b, clean, im, e);
 	if (r == -ENOENT && in->kind != DF_FROM)
 		err_set(e, ERR_NOT_FOUND, ENOENT, "no stage and no image '%.80s'", name);
 	else if (r == -ENOENT)
@@ -259,6 +278,9 @@ static int make_key(struct build *b, struct build_item *item, struct err *e)
 
 	sha256_init(&sha);
 	add_text(&sha, "cove build 1");
+	/* What a key's commands fetched, with its secrets perhaps, is no other's. */
+	if (b->o.owner)
+		add_text(&sha, b->o.owner);
 	add_text(&sha, m->key);
 	add_text(&sha, df_kind_name(item->step.in->kind));
 	if (item->step.kind == STEP_RUN) {

@@ -98,6 +98,7 @@ static int put_args(struct buf *b, const char *ref, const struct cove_pull *how)
 	json_kv_str(&j, "ca", how->ca);
 	json_kv_bool(&j, "insecure", how->insecure);
 	json_kv_u64(&j, "stall_ms", how->stall_ms);
+	json_kv_bool(&j, "public_only", how->public_only);
 	json_key(&j, "env");
 	json_array_begin(&j);
 	for (size_t i = 0; env && env[i]; i++)

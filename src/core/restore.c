@@ -706,11 +706,12 @@ int restore_run(struct cove *cove, struct restore *s, const char *path,
 		const struct cove_backup_options *options, struct cove_backed_up *ret,
 		struct cove_error *err)
 {
-	autoclose int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-	int code = errno;
 	struct err e = {0};
 	bool is_read;
 	int r = core_copy_sized(&s->o, sizeof(s->o), options, &e);
+	autoclose int fd =
+		s->o.fd > 0 ? fd_copy(s->o.fd, 3) : open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	int code = fd >= 0 || s->o.fd <= 0 ? errno : -fd;
 
 	s->cove = cove;
 	s->e = &e;

@@ -30,6 +30,17 @@ extern const struct wire_named_field view_box_fields[], view_workspace_fields[],
 /* Of a command's result: before and after its output; and of what was denied meanwhile. */
 extern const struct wire_named_field view_result_before[], view_result_after[],
 	view_denial_fields[];
+extern const struct wire_named_field view_usage_fields[], view_wall_fields[], view_key_fields[],
+	view_image_step_fields[], view_policy_group_fields[];
+/* "<key>": the texts of one that have a sign between. */
+void view_words_json(struct json *j, const char *key, const char *text, char sign);
+/* What else is in a key's object. */
+void view_key_more_json(struct json *j, const struct cove_key_info *k);
+/* One change, or one item of a merge, as an object. A path is bytes; where they are no text they
+ * are given whole besides. And the members of a merge's object. */
+void view_change_json(struct json *j, const struct cove_change *ch);
+void view_merge_item_json(struct json *j, const struct cove_merge_item *i);
+void view_merge_result_json(struct json *j, const struct cove_merge_result *r);
 /* clang-format off */
 #define VIEW_USED(tag) \
 	FIELD_SHOWN(tag, "cpu_ms", cpu_us, US_AS_MS), FIELD_KNOWN(tag, mem_peak_bytes), \

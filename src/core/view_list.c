@@ -1,6 +1,8 @@
 /* The JSON members of what is listed; see view.h. */
 #include "core/view.h"
 
+#include <string.h>
+
 /* clang-format off */
 #define A(tag, name) FIELD_ALWAYS(cove_##tag##_info, name)
 #define K(tag, name) FIELD_KNOWN(cove_##tag##_info, name)
@@ -35,6 +37,23 @@ const struct wire_named_field view_audit_fields[] = {
 	FIELD_ALWAYS(cove_audit_row, seq), R(kind), R(exec_id), R(host), R(port), R(method),
 	R(path), R(rule), R(verdict), R(reason), R(address), R(status), R(bytes_up),
 	R(bytes_down), R(duration_ms), R(count), R(credential), R(by), R(about), R(why), {0}};
+const struct wire_named_field view_usage_fields[] = {
+	A(usage, what), A(usage, count), A(usage, bytes), A(usage, shared_bytes),
+	A(usage, reclaimable_bytes), {0}};
+const struct wire_named_field view_wall_fields[] = {
+	A(wall, name), A(wall, ready), A(wall, is_default), A(wall, is_min), A(wall, strength),
+	A(wall, shared_kernel), K(wall, program), A(wall, is_old), K(wall, version),
+	K(wall, start_us), A(wall, holds), K(wall, lacks), K(wall, remedy), {0}};
+const struct wire_named_field view_key_fields[] = {
+	A(key, name), A(key, id), A(key, created_ms), K(key, revoked_ms), A(key, damaged), {0}};
+static const struct wire_named_field key_quotas[] = {
+	K(key, boxes), K(key, mem_bytes), K(key, cpu_milli), K(key, disk_bytes),
+	K(key, snapshots), K(key, images), {0}};
+const struct wire_named_field view_image_step_fields[] = {
+	FIELD_KNOWN(cove_image_step, created_ms), FIELD_ALWAYS(cove_image_step, bytes),
+	FIELD_KNOWN(cove_image_step, layer), FIELD_ALWAYS(cove_image_step, by), {0}};
+const struct wire_named_field view_policy_group_fields[] = {
+	FIELD_ALWAYS(cove_policy_group, name), FIELD_ALWAYS(cove_policy_group, summary), {0}};
 /* clang-format on */
 
 char *cove_ask_json(const struct cove_ask *ask)
@@ -54,3 +73,27 @@ const struct wire_named_field view_webhook_fields[] = {
 	A(webhook, failures), K(webhook, next_ms), K(webhook, disabled_ms), K(webhook, reason),
 	{0}};
 /* clang-format on */
+
+/* Texts with a sign between, as an array. */
+void view_words_json(struct json *j, const char *key, const char *text, char sign)
+{
+	json_key(j, key);
+	json_array_begin(j);
+	while (*text) {
+		size_t n = strcspn(text, (const char[]){sign, 0});
+
+		json_strn(j, text, n);
+		text += n + (text[n] == sign);
+	}
+	json_array_end(j);
+}
+
+void view_key_more_json(struct json *j, const struct cove_key_info *k)
+{
+	view_words_json(j, "scopes", k->scopes, ',');
+	json_key(j, "quotas");
+	json_object_begin(j);
+	wire_fields_json(j, key_quotas, k);
+	json_object_end(j);
+	view_words_json(j, "mounts", k->mounts, '\n');
+}

@@ -54,6 +54,7 @@ int verb_cache_put(struct helper *h, struct err *e);
 int verb_cache_trim(struct helper *h, struct err *e);
 int verb_df(struct helper *h, struct err *e);
 int verb_expand(struct helper *h, struct err *e);
+int verb_unpack(struct helper *h, struct err *e);
 int verb_gc(struct helper *h, struct err *e);
 int verb_verify(struct helper *h, struct err *e);
 int verb_pull(struct helper *h, struct err *e);

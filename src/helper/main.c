@@ -19,11 +19,17 @@
 enum { REQUEST_FD = 3, ANSWER_FD = 4 };
 
 static const struct helper_verb verbs[] = {
-	{"cache-find", verb_cache_find}, {"cache-put", verb_cache_put},
-	{"cache-trim", verb_cache_trim}, {"df", verb_df},
-	{"expand", verb_expand},	 {"gc", verb_gc},
-	{"export", verb_export},	 {"import", verb_import},
-	{"verify", verb_verify},	 {"image-pull", verb_pull},
+	{"cache-find", verb_cache_find},
+	{"cache-put", verb_cache_put},
+	{"cache-trim", verb_cache_trim},
+	{"df", verb_df},
+	{"expand", verb_expand},
+	{"unpack", verb_unpack},
+	{"gc", verb_gc},
+	{"export", verb_export},
+	{"import", verb_import},
+	{"verify", verb_verify},
+	{"image-pull", verb_pull},
 	{"versions", verb_versions},
 };
 

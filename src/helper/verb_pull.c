@@ -1,7 +1,8 @@
 /*
  * Pulling an image from a registry (oci/pull.h), and making an image of it (oci/adopt.h).
  *
- *	image-pull {"ref", "name", "platform", "ca", "insecure", "stall_ms", "env": ["K=V"...]}
+ *	image-pull {"ref", "name", "platform", "ca", "insecure", "stall_ms", "public_only",
+ *		    "env": ["K=V"...]}
  *
  * Progress is lines, see put_progress; the result too: image, digest, bytes, fetched, layers,
  * layers_there.
@@ -164,6 +165,7 @@ int verb_pull(struct helper *h, struct err *e)
 	struct oci_pull_options o = {.http = {.ca = helper_find_str(h, "ca"),
 					      .insecure = helper_bool(h, "insecure"),
 					      .stall_ms = helper_u64(h, "stall_ms", 0),
+					      .public_only = helper_bool(h, "public_only"),
 					      .env = &env},
 				     .on_progress = on_pull,
 				     .arg = h};

@@ -3,9 +3,11 @@
 
 #include "base/fd.h"
 #include "base/str.h"
+#include "net/host.h"
 
 #include <curl/curl.h>
 #include <errno.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +34,9 @@ static void take_proxies(const struct oci_env *env)
 int oci_http_init(struct oci_http *h, const struct oci_http_options *o, struct err *e)
 {
 	*h = (struct oci_http){.o = *o};
+	/* Where they cannot be read everything is refused. */
+	if (o->public_only)
+		(void)addr_own_load();
 	take_proxies(o->env);
 	if (curl_global_init(CURL_GLOBAL_DEFAULT) == 0)
 		h->multi = curl_multi_init();
@@ -224,6 +229,28 @@ static bool set_tls(struct oci_get *g)
 	return ok;
 }
 
+/* What a name resolved to is looked at when it is dialled, so that no second answer counts. */
+static curl_socket_t open_public(void *arg, curlsocktype purpose, struct curl_sockaddr *a)
+{
+	struct oci_get *g = arg;
+	const struct sockaddr_in *v4 = (const void *)&a->addr;
+	const struct sockaddr_in6 *v6 = (const void *)&a->addr;
+	const char *what =
+		addr_refused(a->family, a->family == AF_INET ? (const uint8_t *)&v4->sin_addr
+							     : (const uint8_t *)&v6->sin6_addr);
+
+	if (what && !g->refused)
+		g->refused = what;
+	return what ? CURL_SOCKET_BAD : socket(a->family, a->socktype | SOCK_CLOEXEC, a->protocol);
+}
+
+static bool set_public(struct oci_get *g)
+{
+	return curl_easy_setopt(g->easy, CURLOPT_PROXY, "") == CURLE_OK &&
+	       curl_easy_setopt(g->easy, CURLOPT_OPENSOCKETFUNCTION, open_public) == CURLE_OK &&
+	       curl_easy_setopt(g->easy, CURLOPT_OPENSOCKETDATA, g) == CURLE_OK;
+}
+
 static bool set_bounds(struct oci_get *g)
 {
 	uint64_t stall = g->http->o.stall_ms ? g->http->o.stall_ms : OCI_STALL_MS;
@@ -246,7 +273,7 @@ static bool set_bounds(struct oci_get *g)
 static int set_all(struct oci_get *g, struct err *e)
 {
 	CURL *c = g->easy;
-	bool ok = c && set_bounds(g) && set_tls(g);
+	bool ok = c && set_bounds(g) && set_tls(g) && (!g->http->o.public_only || set_public(g));
 
 	if (ok) {
 		curl_easy_setopt(c, CURLOPT_PRIVATE, g);
@@ -293,6 +320,7 @@ int oci_get_start(struct oci_http *h, struct oci_get *g, struct err *e)
 	g->answer = (struct oci_answer){0};
 	g->redirects = 0;
 	g->why[0] = 0;
+	g->refused = NULL;
 	if (r == 0) {
 		g->easy = curl_easy_init();
 		r = set_all(g, e);
@@ -412,6 +440,10 @@ static void finish(struct oci_get *g, CURLcode code)
 		g->err = e;
 	} else if (g->err.kind != ERR_NONE) {
 		g->end = OCI_END_STOPPED;
+	} else if (code != CURLE_OK && g->refused) {
+		g->end = OCI_END_STOPPED;
+		err_set(&g->err, ERR_DENIED, EACCES,
+			"it is %s, and only the public internet may be reached", g->refused);
 	} else if (code != CURLE_OK) {
 		g->end = end_of(g, code);
 		set_why(g, code);

@@ -22,6 +22,7 @@
 struct oci_http_options {
 	const char *ca;	   /* a file of certificates to trust beside the host's; NULL */
 	bool insecure;	   /* without TLS, and without looking at certificates, anywhere */
+	bool public_only;  /* no address that net/host.h refuses is dialled, and no proxy */
 	uint64_t stall_ms; /* 0: OCI_STALL_MS */
 	const struct oci_env *env;
 };
@@ -81,6 +82,7 @@ struct oci_get {
 	uint64_t got, head_bytes;
 	unsigned redirects;
 	char why[256];
+	const char *refused; /* what an address was that is not dialled; NULL */
 };
 
 int oci_get_start(struct oci_http *h, struct oci_get *g, struct err *e);

@@ -103,7 +103,8 @@ class Server:
         """One request; a body that is no bytes is sent as JSON. A token goes over TCP."""
         c = connection or self.connection(tcp=bool(token))
         data = body if body is None or isinstance(body, bytes) or hasattr(body, "read") else json.dumps(body).encode()
-        fields = {**(headers or {}), **({"Authorization": f"Bearer {token}"} if token else {})}
+        fields = {**({"Content-Type": "application/json"} if data is not None and data is not body else {}),
+                  **(headers or {}), **({"Authorization": f"Bearer {token}"} if token else {})}
         c.request(method, path, data, fields, encode_chunked=fields.get("Transfer-Encoding") == "chunked")
         reply = Reply(c.getresponse())
         if not connection:

@@ -8,14 +8,15 @@ from ._sync import Client, Files, Process, Sandbox
 from .errors import (CommandFailed, Conflict, ConnectionFailed, ConnectionLost, CoveError, Damaged, Denied, Exists,
                      Full, InternalError, Interrupted, Invalid, LimitReached, MethodNotAllowed, NotFound,
                      ProtocolError, Timeout, TooLarge, Unauthorized, Unsupported)
-from .types import (BoxInfo, BoxOptions, Denial, ExecInfo, ExecResult, FileInfo, Output, Port, PortLink, PortResponse,
-                    Rollback, SessionOptions, Snapshot)
+from .types import (BoxInfo, BoxOptions, BuildEvent, Change, Denial, ExecInfo, ExecResult, FileInfo, Output, Port,
+                    PortLink, PortResponse, Rollback, RunResult, SessionOptions, Snapshot)
 
 __all__ = [
-    "AsyncClient", "AsyncFiles", "AsyncProcess", "AsyncSandbox", "BoxInfo", "BoxOptions", "Client", "CommandFailed",
-    "Conflict", "ConnectionFailed", "ConnectionLost", "CoveError", "Damaged", "Denial", "Denied", "ExecInfo",
-    "ExecResult", "Exists", "FileInfo", "Files", "Full", "InternalError", "Interrupted", "Invalid", "LimitReached",
-    "MethodNotAllowed", "NotFound", "Output", "Port", "PortLink", "PortResponse", "Process", "ProtocolError",
-    "Rollback", "Sandbox", "SessionOptions", "Snapshot", "Timeout", "TooLarge", "Unauthorized", "Unsupported",
+    "AsyncClient", "AsyncFiles", "AsyncProcess", "AsyncSandbox", "BoxInfo", "BoxOptions", "BuildEvent", "Change",
+    "Client", "CommandFailed", "Conflict", "ConnectionFailed", "ConnectionLost", "CoveError", "Damaged", "Denial",
+    "Denied", "ExecInfo", "ExecResult", "Exists", "FileInfo", "Files", "Full", "InternalError", "Interrupted",
+    "Invalid", "LimitReached", "MethodNotAllowed", "NotFound", "Output", "Port", "PortLink", "PortResponse",
+    "Process", "ProtocolError", "Rollback", "RunResult", "Sandbox", "SessionOptions", "Snapshot", "Timeout",
+    "TooLarge", "Unauthorized", "Unsupported",
     "__version__", "session_name",
 ]

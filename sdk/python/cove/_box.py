@@ -12,8 +12,8 @@ from ._client import AsyncClient, segment, shared_client, token
 from ._files import AsyncFiles
 from ._process import AsyncProcess, OnText, command_fields, execute, parse_event
 from .errors import CommandFailed, Conflict, ConnectionLost, Exists, NotFound
-from .types import (BoxInfo, BoxOptions, Command, ExecInfo, ExecResult, Json, Port, PortLink, PortResponse, Rollback,
-                    Seconds, SessionOptions, Snapshot, box_fields, time_field)
+from .types import (BoxInfo, BoxOptions, Change, Command, ExecInfo, ExecResult, Json, Port, PortLink, PortResponse,
+                    Rollback, Seconds, SessionOptions, Snapshot, box_fields, time_field)
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -408,6 +408,28 @@ class AsyncSandbox:
         for one in made:
             one._note()
         return made
+
+    # ---- what changed ----
+
+    async def diff(self, to: Optional[str] = None, *, paths: Sequence[str] = (), text: bool = False,
+                   workspace: bool = False) -> List[Change]:
+        """What is different from what it started from; or in ``to``, another box, a snapshot or an image. paths: only
+        these and what is below; text: what changed in files; workspace: only what is at /workspace."""
+        asked: Json = {"from": f"box:{self.name}", "text": text, "workspace": workspace, "paths": list(paths)}
+        answer = await self.client.json("POST", "/v1/diff", json={**asked, "to": to} if to else asked)
+        return [Change.from_json(row) for row in answer["changes"]]
+
+    async def merge(self, fork: Union[str, AsyncSandbox], *, paths: Sequence[str] = (), prefer: Optional[str] = None,
+                    dry_run: bool = False, keep_workspace: bool = False) -> Json:
+        """Brings what a fork of this box changed into it, whole or not at all. What both changed is a Conflict, whose
+        ``details`` name it, unless ``prefer`` says "theirs" (the fork's) or "ours"."""
+        asked: Json = {"from": fork if isinstance(fork, str) else fork.name, "to": self.name, "paths": list(paths),
+                       "dry_run": dry_run, "keep_workspace": keep_workspace}
+        return await self.client.json("POST", "/v1/merge", json={**asked, "prefer": prefer} if prefer else asked)
+
+    async def save_image(self, name: str) -> None:
+        """Makes an image of what the box has become."""
+        await self.client.json("POST", f"{self._path}/image", json={"image": name})
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._name or 'not made yet'}>"

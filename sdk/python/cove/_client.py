@@ -9,15 +9,15 @@ import ssl
 import sys
 import threading
 import time
-from typing import IO, Any, AsyncIterator, Dict, List, Mapping, Optional, Tuple, Union
+from typing import IO, Any, AsyncIterator, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 from urllib.parse import quote, urlencode, urlsplit
 
-from . import _private
+from . import _images, _private
 from ._http import EventParser, Head, Response, ServerEvent, request_head
 from ._net import AsyncNet, Endpoint, Net, Stream, SyncNet, drive
 from ._ws import Socket, check_answer, frame, handshake
 from .errors import ConnectionFailed, ConnectionLost, CoveError, ProtocolError, TooLarge, error_from
-from .types import Json, Snapshot
+from .types import Command, CommonOptions, Json, RunResult, Seconds, Snapshot
 
 VERSION = "0.1.0"
 PIECE = 256 << 10  # of a body that is sent
@@ -387,15 +387,9 @@ class AsyncClient:
         """The server's version, its least wall, how long it has run."""
         return await self.json("GET", "/v1/version")
 
-    async def images(self) -> List[Json]:
-        """The images that you can use."""
-        rows: List[Json] = (await self.json("GET", "/v1/images"))["images"]
-        return rows
-
     async def workspaces(self) -> List[Json]:
         """Your workspaces."""
-        rows: List[Json] = (await self.json("GET", "/v1/workspaces"))["workspaces"]
-        return rows
+        return await _images.pages(self, "/v1/workspaces", "workspaces")
 
     async def remove_workspace(self, name: str) -> None:
         """Removes a workspace and what is in it."""
@@ -403,13 +397,84 @@ class AsyncClient:
 
     async def snapshots(self, box: Optional[str] = None) -> List[Snapshot]:
         """Your snapshots, oldest first; those of one box, where one is named."""
-        rows = (await self.json("GET", "/v1/snapshots", query={"box": box}))["snapshots"]
+        rows = await _images.pages(self, "/v1/snapshots", "snapshots", {"box": box})
         return [Snapshot.from_json(row) for row in rows]
 
     async def remove_snapshot(self, snapshot: Union[str, Snapshot]) -> None:
         """Removes a snapshot."""
         name = snapshot.name if isinstance(snapshot, Snapshot) else snapshot
         await self.request("DELETE", f"/v1/snapshots/{segment(name)}")
+
+    # ---- images ----
+
+    async def images(self) -> List[Json]:
+        """The images that you can use: your own, and the operator's, which all share."""
+        return await _images.pages(self, "/v1/images", "images")
+
+    async def image(self, name: str) -> Json:
+        """Everything known about an image."""
+        return await self.json("GET", f"/v1/images/{segment(name)}")
+
+    async def tag_image(self, name: str, tag: str) -> None:
+        """A second name for an image, whatever that meant before."""
+        await self.request("POST", f"/v1/images/{segment(name)}/tags", json={"tag": tag}, repeat=True)
+
+    async def remove_image(self, name: str) -> None:
+        """Removes one of your images; boxes that were made of it stay."""
+        await self.request("DELETE", f"/v1/images/{segment(name)}")
+
+    async def pull_image(self, ref: str, *, name: Optional[str] = None, platform: Optional[str] = None,
+                         on_event: Optional[_images.OnEvent] = None) -> Json:
+        """An image of a registry: [HOST[:PORT]/]PATH[:TAG][@sha256:DIGEST]."""
+        asked = {k: v for k, v in {"ref": ref, "name": name, "platform": platform}.items() if v is not None}
+        return await _images.result_of(self, "/v1/images/pull", on_event, json=asked,
+                                       fields={"Accept": "text/event-stream"})
+
+    async def import_image(self, name: str, archive: Union[_images.PathLike, IO[bytes]], *,
+                           user: Optional[str] = None) -> Json:
+        """An image of an archive: a root filesystem as a tar, which may be compressed, an OCI layout as a tar, or what
+        docker save writes. A path, or a file from where it stands."""
+        if not hasattr(archive, "read"):
+            with open(archive, "rb") as file:
+                return await self.import_image(name, file, user=user)
+        answer = await self.json("POST", "/v1/images/import", query={"name": name, "user": user}, body=Source(archive))
+        image: Json = answer["images"][0]
+        return image
+
+    async def export_image(self, name: str, to: Union[_images.PathLike, IO[bytes]], *, format: str = "oci") -> int:
+        """An image as an archive ("oci", "docker", or "tar": its root filesystem), into a file; its bytes."""
+        if not hasattr(to, "write"):
+            with open(to, "wb") as file:
+                return await self.export_image(name, file, format=format)
+        incoming = await self.open("GET", f"/v1/images/{segment(name)}/export", query={"format": format})
+        size = 0
+        while data := await incoming.piece():
+            await self._net.offload(to.write, data)
+            size += len(data)
+        return size
+
+    async def build_image(self, name: str, context: Union[None, _images.PathLike, IO[bytes]] = None, *,
+                          text: Optional[str] = None, dockerfile: Optional[str] = None,
+                          args: Optional[Mapping[str, str]] = None, target: Optional[str] = None,
+                          secrets: Optional[Mapping[str, Union[str, bytes]]] = None, no_cache: bool = False,
+                          net: Optional[str] = None, timeout: Optional[Seconds] = None,
+                          on_event: Optional[_images.OnEvent] = None) -> Json:
+        """An image from a Dockerfile. context: a directory, a tar, or a file of one; text: the Dockerfile, where it is
+        none of the context's. secrets: for RUN --mount=type=secret, by id. on_event gets each step and its output."""
+        options = {"text": text, "dockerfile": dockerfile, "args": dict(args) if args else None, "target": target,
+                   "no_cache": no_cache or None, "net": net, "timeout": timeout}
+        return await _images.build(self, Source, name, context, options, secrets or {}, on_event)
+
+    # ---- runs ----
+
+    async def run(self, command: Command, *, image: Optional[str] = None,
+                  files: Optional[Mapping[str, Union[str, bytes]]] = None, outputs: Sequence[str] = (),
+                  timeout: Optional[Seconds] = None, cwd: Optional[str] = None, user: Optional[str] = None,
+                  stdin: Union[None, str, bytes] = None, box: Optional[CommonOptions] = None) -> RunResult:
+        """A command in a fresh box that is gone afterwards. files: what it finds, by path; outputs: paths of what is
+        brought back, after a failure too. box: further options of it. cwd, user: the command's."""
+        return await _images.run(self, command, files, outputs, {"image": image, **(box or {})}, timeout=timeout,
+                                 cwd=cwd, user=user, stdin=stdin)
 
     async def close(self) -> None:
         """Closes the connections that are kept. A private server goes on until the process ends."""

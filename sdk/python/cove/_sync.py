@@ -8,10 +8,11 @@ from typing import IO, TYPE_CHECKING, Any, Iterator, List, Mapping, Optional, Se
 from ._box import SHELL, AsyncSandbox
 from ._client import AsyncClient, shared_client
 from ._files import AsyncFiles, PathLike
+from ._images import OnEvent
 from ._net import SyncNet, drive, iterate
 from ._process import AsyncProcess, OnText
-from .types import (BoxInfo, Command, ExecInfo, ExecResult, FileInfo, Json, Output, Port, PortLink, PortResponse,
-                    Rollback, Seconds, Snapshot)
+from .types import (BoxInfo, Change, Command, CommonOptions, ExecInfo, ExecResult, FileInfo, Json, Output, Port,
+                    PortLink, PortResponse, Rollback, RunResult, Seconds, Snapshot)
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -41,10 +42,6 @@ class Client:
         """The server's version, its least wall, how long it has run."""
         return drive(self._core.version())
 
-    def images(self) -> List[Json]:
-        """The images that you can use."""
-        return drive(self._core.images())
-
     def workspaces(self) -> List[Json]:
         """Your workspaces."""
         return drive(self._core.workspaces())
@@ -60,6 +57,56 @@ class Client:
     def remove_snapshot(self, snapshot: Union[str, Snapshot]) -> None:
         """Removes a snapshot."""
         drive(self._core.remove_snapshot(snapshot))
+
+    def images(self) -> List[Json]:
+        """The images that you can use: your own, and the operator's, which all share."""
+        return drive(self._core.images())
+
+    def image(self, name: str) -> Json:
+        """Everything known about an image."""
+        return drive(self._core.image(name))
+
+    def tag_image(self, name: str, tag: str) -> None:
+        """A second name for an image, whatever that meant before."""
+        drive(self._core.tag_image(name, tag))
+
+    def remove_image(self, name: str) -> None:
+        """Removes one of your images; boxes that were made of it stay."""
+        drive(self._core.remove_image(name))
+
+    def pull_image(self, ref: str, *, name: Optional[str] = None, platform: Optional[str] = None,
+                   on_event: Optional[OnEvent] = None) -> Json:
+        """An image of a registry: [HOST[:PORT]/]PATH[:TAG][@sha256:DIGEST]."""
+        return drive(self._core.pull_image(ref, name=name, platform=platform, on_event=on_event))
+
+    def import_image(self, name: str, archive: Union[PathLike, IO[bytes]], *, user: Optional[str] = None) -> Json:
+        """An image of an archive: a root filesystem as a tar, which may be compressed, an OCI layout as a tar, or what
+        docker save writes. A path, or a file from where it stands."""
+        return drive(self._core.import_image(name, archive, user=user))
+
+    def export_image(self, name: str, to: Union[PathLike, IO[bytes]], *, format: str = "oci") -> int:
+        """An image as an archive ("oci", "docker", or "tar": its root filesystem), into a file; its bytes."""
+        return drive(self._core.export_image(name, to, format=format))
+
+    def build_image(self, name: str, context: Union[None, PathLike, IO[bytes]] = None, *, text: Optional[str] = None,
+                    dockerfile: Optional[str] = None, args: Optional[Mapping[str, str]] = None,
+                    target: Optional[str] = None, secrets: Optional[Mapping[str, Union[str, bytes]]] = None,
+                    no_cache: bool = False, net: Optional[str] = None, timeout: Optional[Seconds] = None,
+                    on_event: Optional[OnEvent] = None) -> Json:
+        """An image from a Dockerfile. context: a directory, a tar, or a file of one; text: the Dockerfile, where it is
+        none of the context's. secrets: for RUN --mount=type=secret, by id. on_event gets each step and its output."""
+        return drive(self._core.build_image(name, context, text=text, dockerfile=dockerfile, args=args, target=target,
+                                            secrets=secrets, no_cache=no_cache, net=net, timeout=timeout,
+                                            on_event=on_event))
+
+    def run(self, command: Command, *, image: Optional[str] = None,
+            files: Optional[Mapping[str, Union[str, bytes]]] = None, outputs: Sequence[str] = (),
+            timeout: Optional[Seconds] = None, cwd: Optional[str] = None, user: Optional[str] = None,
+            stdin: Union[None, str, bytes] = None, box: Optional[CommonOptions] = None) -> RunResult:
+        """A command in a fresh box that is gone afterwards. files: what it finds, by path; outputs: paths of what is
+        brought back, after a failure too. box: further options of it. cwd, user: the command's."""
+        return drive(self._core.run(command, image=image, files=files, outputs=outputs, timeout=timeout, cwd=cwd,
+                                    user=user, stdin=stdin, box=box))
 
     def json(self, method: str, path: str, *, query: Optional[Mapping[str, object]] = None,
              json: object = None) -> Json:
@@ -434,6 +481,23 @@ class Sandbox:
         """New boxes that begin where this one is, or one of its snapshots. They end as this one does: removed with
         their own close(), or staying."""
         return [self._of(core) for core in drive(self._core.fork(count, name=name, prefix=prefix, snapshot=snapshot))]
+
+    def diff(self, to: Optional[str] = None, *, paths: Sequence[str] = (), text: bool = False,
+             workspace: bool = False) -> List[Change]:
+        """What is different from what it started from; or in ``to``, another box, a snapshot or an image. paths: only
+        these and what is below; text: what changed in files; workspace: only what is at /workspace."""
+        return drive(self._core.diff(to, paths=paths, text=text, workspace=workspace))
+
+    def merge(self, fork: Union[str, Sandbox], *, paths: Sequence[str] = (), prefer: Optional[str] = None,
+              dry_run: bool = False, keep_workspace: bool = False) -> Json:
+        """Brings what a fork of this box changed into it, whole or not at all. What both changed is a Conflict, whose
+        ``details`` name it, unless ``prefer`` says "theirs" (the fork's) or "ours"."""
+        return drive(self._core.merge(fork if isinstance(fork, str) else fork.name, paths=paths, prefer=prefer,
+                                      dry_run=dry_run, keep_workspace=keep_workspace))
+
+    def save_image(self, name: str) -> None:
+        """Makes an image of what the box has become."""
+        drive(self._core.save_image(name))
 
     def __repr__(self) -> str:
         return repr(self._core).replace("AsyncSandbox", "Sandbox")

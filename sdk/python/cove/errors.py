@@ -2,19 +2,21 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Dict, Optional, Type
+from typing import Any, Dict, Optional, TYPE_CHECKING, Type
 
 if TYPE_CHECKING:
     from .types import ExecResult
 
 
 class CoveError(Exception):
-    """Any error of this package. ``code`` is a stable word; ``message`` is for people and may change."""
+    """Any error of this package. ``code`` is a stable word; ``message`` is for people and may change. ``details`` has
+    what else the server says, as the changes of a merge that both sides made."""
 
     def __init__(self, code: str, message: str, status: Optional[int] = None,
                  request_id: Optional[str] = None) -> None:
         super().__init__(code, message, status, request_id)
         self.code, self.message, self.status, self.request_id = code, message, status, request_id
+        self.details: Dict[str, Any] = {}
 
     def __str__(self) -> str:
         return self.message
@@ -118,4 +120,6 @@ def error_from(body: bytes, status: Optional[int], request_id: Optional[str] = N
     except (ValueError, KeyError, TypeError):
         text = body[:200].decode("utf-8", "replace").strip()
         return CoveError("http", f"the server answered {status}" + (f": {text}" if text else ""), status, request_id)
-    return CLASSES.get(code, CoveError)(code, message, status, error.get("request_id") or request_id)
+    made = CLASSES.get(code, CoveError)(code, message, status, error.get("request_id") or request_id)
+    made.details = error.get("details") or {}
+    return made

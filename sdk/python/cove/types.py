@@ -314,3 +314,44 @@ class Rollback:
     def from_json(cls, o: Json) -> Rollback:
         return cls(bool(o.get("started")), o.get("sent") or 0, (o.get("hosts") or "").replace(",", " ").split(),
                    bool(o.get("sent_unknown")), o)
+
+
+@dataclass(frozen=True)
+class BuildEvent:
+    """How far a build, a pull or an import is: ``kind`` is "step", "cached", "stdout", "stderr", "done" and "note" of
+    a build, "progress" of the others."""
+
+    kind: str
+    text: str  # the instruction, or what it printed
+    step: int = 0
+    steps: int = 0
+    raw: Json = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def from_json(cls, kind: str, o: Json) -> BuildEvent:
+        text = o.get("text") or base64.b64decode(o.get("base64") or "").decode("utf-8", "replace")
+        return cls(kind, text, o.get("step") or 0, o.get("steps") or 0, o)
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """A one-time run: its result, and what it left. A directory is a tar."""
+
+    result: ExecResult
+    files: Dict[str, bytes]
+    errors: Dict[str, str]  # of outputs that are not there, or not whole: why
+    raw: Json = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True)
+class Change:
+    """One difference between two trees of files. ``kind`` is "added", "changed" or "removed"."""
+
+    kind: str
+    path: str
+    text: Optional[str] = None  # what changed in the file, line by line, where it was asked for
+    raw: Json = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def from_json(cls, o: Json) -> Change:
+        return cls(o["kind"], o["path"], o.get("text"), o)

@@ -1,0 +1,122 @@
+/*
+ * One snapshot or workspace as one file, out and in. It is written whole before the answer begins,
+ * so that a box is not frozen for as long as a slow client takes, and comes whole before anything
+ * is made of it; both times as a file without a name.
+ */
+#include "api/form.h"
+#include "api/handlers.h"
+
+#include "base/fd.h"
+#include "core/core.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+#define PARCEL_TYPE "application/vnd.cove.pack"
+
+#define PARCEL_BYTES_MAX ((uint64_t)64 << 30)
+
+typedef int parcel_call(struct cove *cove, const char *name, const char *path,
+			const struct cove_backup_options *options, struct cove_error *err);
+
+static int export_as(struct api_call *c, struct cove *cove, enum key_kind kind, const char *name,
+		     parcel_call *call, struct err *e)
+{
+	struct cove_backup_options o = {.size = sizeof(o)};
+	struct cove_error err;
+	autoclose int fd = -1;
+	int r = api_name(c, kind, name, &name, e);
+
+	if (r < 0)
+		return r;
+	fd = api_spool_open(cove, false, e);
+	if (fd < 0)
+		return fd;
+	o.fd = fd;
+	r = call(cove, name, "the answer", &o, &err);
+	return r < 0 ? api_failed(r, &err, e) : api_spool_send(c, fd, PARCEL_TYPE, e);
+}
+
+static int export_snapshot(struct api_call *c, struct cove *cove, struct err *e)
+{
+	return export_as(c, cove, KEY_OF_SNAPSHOT, api_param(c, "snapshot"), cove_snapshot_export,
+			 e);
+}
+
+static int export_workspace(struct api_call *c, struct cove *cove, struct err *e)
+{
+	return export_as(c, cove, KEY_OF_WORKSPACE, api_param(c, "workspace"),
+			 cove_workspace_export, e);
+}
+
+/* ---- in ---- */
+
+/* What a key sends is no longer than its disk quota. */
+static uint64_t bytes_max(const struct api_call *c)
+{
+	uint64_t quota = c->who.is_operator ? 0 : c->who.key->quotas[KEY_QUOTA_DISK];
+
+	return quota && quota < PARCEL_BYTES_MAX ? quota : PARCEL_BYTES_MAX;
+}
+
+static int import_as(struct api_call *c, struct cove *cove, enum key_kind kind, parcel_call *call,
+		     struct err *e)
+{
+	struct cove_backup_options o = {.size = sizeof(o)};
+	const char *name, *full;
+	struct cove_error err;
+	autoclose int fd = -1;
+	int r = api_query(c, "name", &name, e);
+
+	/* What the file says itself would be a name of the operator's. */
+	if (r == 0 && !name && !c->who.is_operator)
+		r = err_set(e, ERR_INVALID, EINVAL, "the query's 'name' is missing");
+	if (r == 0)
+		r = api_name(c, kind, name, &full, e);
+	if (r == 0 && kind == KEY_OF_SNAPSHOT)
+		r = api_quota_hold_one(c, cove, KEY_QUOTA_SNAPSHOTS, e);
+	if (r < 0)
+		return r;
+	fd = r = api_spool_open(cove, false, e);
+	if (r >= 0)
+		r = api_body_spool(c, fd, bytes_max(c), e);
+	if (r >= 0 && lseek(fd, 0, SEEK_SET) < 0)
+		r = err_errno(e, errno, "read the request");
+	o.fd = fd;
+	if (r >= 0) {
+		r = call(cove, "the request", full, &o, &err);
+		if (r < 0)
+			api_failed(r, &err, e);
+	}
+	api_quota_release(c);
+	if (r < 0)
+		return r;
+	json_object_begin(api_json(c, 201));
+	json_kv_str(&c->json, "name", name);
+	json_kv_str(&c->json, "result", "imported");
+	json_object_end(&c->json);
+	return 0;
+}
+
+static int import_snapshot(struct api_call *c, struct cove *cove, struct err *e)
+{
+	return import_as(c, cove, KEY_OF_SNAPSHOT, cove_snapshot_import, e);
+}
+
+static int import_workspace(struct api_call *c, struct cove *cove, struct err *e)
+{
+	return import_as(c, cove, KEY_OF_WORKSPACE, cove_workspace_import, e);
+}
+
+/* clang-format off */
+const struct api_route api_parcel_routes[] = {
+	{"GET", "/v1/snapshots/{snapshot}/export", "exportSnapshot", KEY_READ,
+	 .work = export_snapshot, .streams = true},
+	{"POST", "/v1/snapshots/import", "importSnapshot", KEY_RUN, API_BODY_BYTES,
+	 .work = import_snapshot, .streams = true},
+	{"GET", "/v1/workspaces/{workspace}/export", "exportWorkspace", KEY_READ,
+	 .work = export_workspace, .streams = true},
+	{"POST", "/v1/workspaces/import", "importWorkspace", KEY_RUN, API_BODY_BYTES,
+	 .work = import_workspace, .streams = true},
+	{0}};
+/* clang-format on */
