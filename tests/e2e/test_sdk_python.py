@@ -994,3 +994,34 @@ def test_it_can_be_installed_without_a_network(tmp):
     version = subprocess.check_output(["sed", "-n", 's/^version = "\\(.*\\)"/\\1/p', SDK / "pyproject.toml"], text=True)
     assert said.split() == [f"{tmp}/out/cove/__init__.py", version.strip()]
     assert (tmp / "out/cove/py.typed").exists()
+
+
+def test_images_builds_runs_and_merges(server, tmp_path):
+    client = server.client()
+    (tmp_path / "Dockerfile").write_text("FROM base\nUSER root\nCOPY x /x\nRUN --mount=type=secret,id=t "
+                                         "wc -c < /run/secrets/t\n")
+    (tmp_path / "x").write_text("from here\n")
+    name, seen = "sdk-" + os.urandom(3).hex(), []
+    try:
+        assert client.build_image(name, tmp_path, secrets={"t": "abc"}, on_event=seen.append)["name"] == name
+        assert "3\n" in [e.text for e in seen if e.kind == "stdout"]
+        with pytest.raises(sdk.Conflict):
+            client.build_image(f"{name}-bad", text=f"FROM {name}\nRUN exit 3\n")
+        got = client.run("tr a-z A-Z < i > o; cat /x; exit 2", image=name, cwd="/tmp", files={"/tmp/i": "abc"},
+                         outputs=["o", "none"])
+        assert (got.result.exit_code, got.result.stdout, got.files) == (2, "from here\n", {"o": b"ABC"})
+        assert list(got.errors) == ["none"] and client.image(name)["name"] == name
+        assert name in [i["name"] for i in client.images()]
+        with sdk.Sandbox(client=client) as sb:
+            sb.run("echo 1 > /tmp/f")
+            fork, = sb.fork()
+            fork.run("echo 2 > /tmp/f")
+            sb.run("echo 3 > /tmp/f")
+            assert [c.path for c in fork.diff(sb.name, text=True)] == ["/tmp/f"]
+            with pytest.raises(sdk.Conflict) as conflict:
+                sb.merge(fork)
+            assert conflict.value.details["conflicts"] == 1
+            assert sb.merge(fork, prefer="theirs")["done"] and sb.run("cat /tmp/f").stdout == "2\n"
+            fork.close()
+    finally:
+        client.remove_image(name)
