@@ -241,6 +241,41 @@ static void leave(int code)
 	syscall(SYS_exit_group, code);
 }
 
+#ifdef __SANITIZE_ADDRESS__
+/* gcc's runtime does not know about fork(), as libc's heap does: another thread may hold a lock of
+ * its heap, which nobody would open in the child. It has these for other systems' forks. */
+void sanitizer_heap_lock(void) __attribute__((weak)) __asm__("_ZN6__asan18asan_mz_force_lockEv");
+void sanitizer_heap_unlock(void)
+	__attribute__((weak)) __asm__("_ZN6__asan20asan_mz_force_unlockEv");
+void sanitizer_stacks_lock(void)
+	__attribute__((weak)) __asm__("_ZN11__sanitizer17StackDepotLockAllEv");
+void sanitizer_stacks_unlock(void)
+	__attribute__((weak)) __asm__("_ZN11__sanitizer19StackDepotUnlockAllEv");
+
+static pid_t fork_known(void)
+{
+	bool has_locks = sanitizer_heap_lock && sanitizer_heap_unlock && sanitizer_stacks_lock &&
+			 sanitizer_stacks_unlock;
+	pid_t pid;
+
+	if (has_locks) {
+		sanitizer_heap_lock();
+		sanitizer_stacks_lock();
+	}
+	pid = fork();
+	if (has_locks) {
+		sanitizer_stacks_unlock();
+		sanitizer_heap_unlock();
+	}
+	return pid;
+}
+#else
+static pid_t fork_known(void)
+{
+	return fork();
+}
+#endif
+
 /*
  * The process between. It has the caller's memory and thread pointer, and the caller's thread waits
  * in the kernel until HOLDER_FORKED: until then it may do what that thread may, fork() with all its
@@ -259,7 +294,7 @@ static int hold(void *arg)
 		leave(127); /* it was killed before it could be asked for */
 	signal(SIGCHLD, SIG_DFL);
 	h->self = getpid();
-	h->pid = fork();
+	h->pid = fork_known();
 	if (h->pid == 0) {
 		child_end_with(h->self);
 		leave(h->fn(h->arg));

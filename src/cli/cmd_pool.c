@@ -125,7 +125,7 @@ static int run(struct cli *c)
 const struct verb verb_pool = {
 	.name = "pool",
 	.synopsis = "pool set|ls|rm ...",
-	.summary = "boxes that a server makes ahead of time",
+	.summary = "boxes that a server makes ahead",
 	.help = "set   keep N boxes of an image ready\n"
 		"ls    pools, and how full they are\n"
 		"rm    keep none ready any more\n"

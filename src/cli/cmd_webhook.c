@@ -114,13 +114,11 @@ static const struct verb webhook_add = {
 	.name = "webhook add",
 	.synopsis = "webhook add URL [--events LIST] [--of-box NAME] [--of-label NAME[=VALUE]]",
 	.summary = "tell a URL of what happens from now on; prints id and secret once",
-	.help = "The server (`cove serve`) sends each event as JSON by POST, again and again "
-		"until\n"
-		"it is taken (a status 2xx), across its own restarts; what was sent before a "
-		"crash\n"
-		"may come twice, with the same Cove-Event-Id. After many failures in a row the\n"
-		"webhook is disabled. Cove-Signature is t=SECONDS,v1=HEX: the HMAC-SHA256, under\n"
-		"the secret, of SECONDS, a dot and the body.\n"
+	.help = "The server (`cove serve`) sends each event as JSON by POST, again and again\n"
+		"until it is taken (a status 2xx), across its own restarts; what was sent\n"
+		"before a crash may come twice, with the same Cove-Event-Id. After many failures\n"
+		"in a row the webhook is disabled. Cove-Signature is t=SECONDS,v1=HEX: the\n"
+		"HMAC-SHA256, under the secret, of SECONDS, a dot and the body.\n"
 		"\n"
 		"Examples\n"
 		"  cove webhook add https://example.org/cove --events box.stopped,limit.hit\n"

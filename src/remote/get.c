@@ -73,6 +73,7 @@ int remote_probe(struct cove_box *box, const char *path, char *ret_type, struct 
 {
 	struct cove_file_info info;
 	char below[BOX_PATH_MAX];
+	struct err ignored = {0}; /* a link that leads nowhere is a link */
 	int r = stat_path(box, path, &info, e);
 
 	if (r == -ENOENT)
@@ -84,7 +85,7 @@ int remote_probe(struct cove_box *box, const char *path, char *ret_type, struct 
 	free(info.target);
 	if (*ret_type != 'l' || !path_join(below, sizeof(below), path, "."))
 		return 1;
-	if (stat_path(box, below, &info, NULL) == 0) {
+	if (stat_path(box, below, &info, &ignored) == 0) {
 		*ret_type = info.type;
 		free(info.name);
 		free(info.target);

@@ -37,7 +37,7 @@ def test_help_fits_a_terminal(cove):
     pages = [cove("help").ok().text]
     verbs = [line.split()[0] for line in pages[0].splitlines() if re.match(r"  [a-z]", line)]
     pages += [cove("help", verb).ok().text for verb in verbs if verb != "cove"]
-    for verb in ("image", "snapshot", "system", "key", "webhook"):  # verbs with pages of their own
+    for verb in ("image", "snapshot", "system", "key", "webhook", "pool"):  # verbs with pages of their own
         words = re.findall(r"^([a-z]+)  ", cove("help", verb).ok().text, re.M)
         pages += [cove("help", verb, word).ok().text for word in words]
     assert [line for page in pages for line in page.splitlines() if len(line) > 80] == []
