@@ -243,7 +243,7 @@ static void leave(int code)
 
 #ifdef __SANITIZE_ADDRESS__
 /* gcc's runtime does not know about fork(), as libc's heap does: another thread may hold a lock of
- * its heap, which nobody would open in the child. It has these for other systems' forks. */
+ * its heap, which would stay shut in the child. It has these for other systems' forks. */
 void sanitizer_heap_lock(void) __attribute__((weak)) __asm__("_ZN6__asan18asan_mz_force_lockEv");
 void sanitizer_heap_unlock(void)
 	__attribute__((weak)) __asm__("_ZN6__asan20asan_mz_force_unlockEv");
