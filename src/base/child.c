@@ -244,13 +244,15 @@ static void leave(int code)
 #ifdef __SANITIZE_ADDRESS__
 /* gcc's runtime does not know about fork(), as libc's heap does: another thread may hold a lock of
  * its heap, which would stay shut in the child. It has these for other systems' forks. */
-void sanitizer_heap_lock(void) __attribute__((weak)) __asm__("_ZN6__asan18asan_mz_force_lockEv");
-void sanitizer_heap_unlock(void)
-	__attribute__((weak)) __asm__("_ZN6__asan20asan_mz_force_unlockEv");
-void sanitizer_stacks_lock(void)
-	__attribute__((weak)) __asm__("_ZN11__sanitizer17StackDepotLockAllEv");
-void sanitizer_stacks_unlock(void)
-	__attribute__((weak)) __asm__("_ZN11__sanitizer19StackDepotUnlockAllEv");
+void sanitizer_heap_lock(void) __asm__("_ZN6__asan18asan_mz_force_lockEv");
+void sanitizer_heap_unlock(void) __asm__("_ZN6__asan20asan_mz_force_unlockEv");
+void sanitizer_stacks_lock(void) __asm__("_ZN11__sanitizer17StackDepotLockAllEv");
+void sanitizer_stacks_unlock(void) __asm__("_ZN11__sanitizer19StackDepotUnlockAllEv");
+/* A library's runtime is its program's, where they may be out of reach. */
+#pragma weak sanitizer_heap_lock
+#pragma weak sanitizer_heap_unlock
+#pragma weak sanitizer_stacks_lock
+#pragma weak sanitizer_stacks_unlock
 
 static pid_t fork_known(void)
 {
