@@ -19,7 +19,8 @@ enum { THREAD_IDLE_MS = 10000 };
 static void *state_new(void *arg)
 {
 	struct api *a = arg;
-	struct cove_options options = {.size = sizeof(options), .home = a->options.home};
+	/* The options' text may have gone with a reload; the place is the same. */
+	struct cove_options options = {.size = sizeof(options), .home = a->cove->state.home};
 	struct cove *cove = NULL;
 
 	if (cove_new(&cove, &options, NULL) < 0)

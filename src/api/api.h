@@ -119,29 +119,28 @@ struct api_call {
 	uint64_t began_ms, began_ns; /* on the loop's clock; on the monotonic one */
 
 	const struct api_route *route, *asked; /* asked: also where it may not */
-	const struct http_head *head;	       /* borrowed, until it is over */
+	struct http_head head;		       /* owned: a thread reads it, too */
 	const char *method, *path, *query;     /* in memory; query may be NULL */
 	struct api_param params[API_PARAMS_MAX];
 	size_t param_count;
 	struct api_caller who;
 	struct api_memory memory;
-	const struct api_client_info *client; /* borrowed, as the head */
+	struct api_client_info client; /* its address is in memory */
 
 	struct buf text; /* of a JSON body so far */
 	json_t *body;	 /* owned */
 
 	/* The answer. */
 	unsigned status;
-	const char *type;			  /* of its content; NULL: application/json */
+	const char *type;			  /* NULL: application/json */
 	struct http_field fields[API_FIELDS_MAX]; /* further ones; in memory or constant */
 	size_t field_count;
 	uint64_t length; /* of a stream; API_LENGTH_UNKNOWN */
 	struct buf out;
 	struct json json; /* writes into out */
 
-	/* The head of an answer in parts that has fields of its own: in place of type and fields;
-	 * borrowed for on_begin. With status 101 the parts are bytes of another protocol, both
-	 * ways. */
+	/* An answer's head with fields of its own, in place of type and fields; borrowed for
+	 * on_begin. With status 101 the parts are bytes of another protocol, both ways. */
 	const struct http_head *answer;
 
 	/* A body's owner (now, API_BODY_STREAM): how many of these bytes it takes, fewer until
@@ -180,8 +179,8 @@ struct api_call {
 #define API_LENGTH_UNKNOWN UINT64_MAX
 
 /* A request's head. is_local: through the Unix socket, by peer_uid. The call answers through sink,
- * also before this returns. head is kept until it is over; sink until then or api_call_gone. */
-struct api_call *api_call_new(struct api *a, struct api_sink *sink, const struct http_head *head,
+ * also before this returns. sink is kept until it is over, or api_call_gone. */
+struct api_call *api_call_new(struct api *a, struct api_sink *sink, struct http_head *head_take,
 			      const struct api_client_info *client);
 /* Is this host a port's? Then who may ask, and from where, is judged by the call. */
 bool api_host_is_port(const struct api *a, const char *host);
@@ -194,7 +193,8 @@ void api_call_end_body(struct api_call *c);
 void api_call_has_room(struct api_call *c);
 /* A message came over its socket. */
 void api_call_message(struct api_call *c, bool is_text, const void *p, size_t n);
-/* The client has gone, before the call was over: the sink is not called any more. */
+/* The client has gone, before the call was over: the sink is not called any more. What a thread
+ * does for it is logged when that has ended. */
 void api_call_gone(struct api_call *c);
-/* After on_reply, on_end or on_socket_end: the sink has taken what it needs. */
+/* After on_reply, on_end, on_socket_end: the sink has what it needs. */
 void api_call_free(struct api_call *c);

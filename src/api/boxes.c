@@ -54,7 +54,7 @@ static const struct api_in_field create_fields[] = {
 static int take_idempotency(struct api_call *c, struct create_in *in, const char **ret_label,
 			    struct err *e)
 {
-	const char *key = http_head_find(c->head, "Idempotency-Key");
+	const char *key = http_head_find(&c->head, "Idempotency-Key");
 	const char **labels, *label;
 	char *text, *asked, hex[65];
 	size_t n = 0;

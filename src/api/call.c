@@ -24,11 +24,16 @@
 #include <string.h>
 #include <unistd.h>
 
-static void call_log(struct api_call *c)
+static void call_leave(struct api_call *c)
 {
 	c->api->streams -= c->state == API_STREAMS;
 	c->api->sockets -= c->state == API_SOCKET;
 	c->state = API_OVER;
+}
+
+static void call_log(struct api_call *c)
+{
+	call_leave(c);
 	api_trail_note(c);
 	api_call_count(c);
 	if (c->api->options.on_log)
@@ -98,7 +103,7 @@ void api_end(struct api_call *c, bool cut)
 
 bool api_wants_socket(const struct api_call *c)
 {
-	return http_head_has_token(c->head, "Upgrade", "websocket");
+	return http_head_has_token(&c->head, "Upgrade", "websocket");
 }
 
 int api_socket(struct api_call *c, struct err *e)
@@ -236,14 +241,14 @@ void api_call_message(struct api_call *c, bool is_text, const void *p, size_t n)
 /* ---- begin and end ---- */
 
 /* Authority before knowledge: without a key no route is shown to be there. */
-static int call_admit(struct api_call *c, const struct api_client_info *client, struct err *e)
+static int call_admit(struct api_call *c, struct err *e)
 {
 	struct err why = {0};
 	int r, found;
 
 	if (api_port_is_named(c))
 		return api_port_admit(c, e);
-	r = api_caller_find(c, client, e);
+	r = api_caller_find(c, &c->client, e);
 	found = api_route_find(c, &why);
 	if (found == 0 && c->route->scope == 0)
 		return 0;
@@ -254,7 +259,7 @@ static int call_admit(struct api_call *c, const struct api_client_info *client, 
 	return r < 0 ? r : api_caller_may(&c->who, c->route->scope, e);
 }
 
-struct api_call *api_call_new(struct api *a, struct api_sink *sink, const struct http_head *head,
+struct api_call *api_call_new(struct api *a, struct api_sink *sink, struct http_head *head_take,
 			      const struct api_client_info *client)
 {
 	struct api_call *c = calloc(1, sizeof(*c));
@@ -265,8 +270,10 @@ struct api_call *api_call_new(struct api *a, struct api_sink *sink, const struct
 		return NULL;
 	c->api = a;
 	c->sink = sink;
-	c->head = head;
-	c->client = client;
+	c->head = *head_take;
+	*head_take = (struct http_head){0};
+	c->client = *client;
+	c->client.address = api_memory_printf(&c->memory, "%s", client->address);
 	c->began_ms = ev_now(a->ev);
 	c->began_ns = clock_mono_ns();
 	c->length = API_LENGTH_UNKNOWN;
@@ -280,9 +287,9 @@ struct api_call *api_call_new(struct api *a, struct api_sink *sink, const struct
 	rand_hex(c->id, 8);
 	buf_init(&c->out, API_OUT_MAX);
 	json_init(&c->json, &c->out);
-	c->method = head->method;
-	api_trace_take(&c->trace, http_head_find(head, "traceparent"));
-	r = call_admit(c, client, &e);
+	c->method = c->head.method;
+	api_trace_take(&c->trace, http_head_find(&c->head, "traceparent"));
+	r = call_admit(c, &e);
 	c->asked = c->route;
 	if (r < 0) {
 		c->route = NULL;
@@ -297,15 +304,30 @@ struct api_call *api_call_new(struct api *a, struct api_sink *sink, const struct
 
 void api_call_gone(struct api_call *c)
 {
+	struct err e;
+
 	atomic_store(&c->gone, true);
-	call_log(c);
 	c->sink = NULL;
+	if (c->state == API_READS) {
+		err_set(&e, ERR_INTERRUPTED, ECANCELED, "the client has gone");
+		api_error(c, &e); /* for the logs: nothing was done */
+	}
 	if (c->job.on_run) {
+		call_leave(c);
 		api_work_gone(c);
 		return;
 	}
+	call_log(c);
 	if (c->on_gone)
 		c->on_gone(c);
+	api_call_free(c);
+}
+
+void api_call_gone_ends(struct api_call *c)
+{
+	if (c->result < 0 && !c->status)
+		api_error(c, &c->error);
+	call_log(c);
 	api_call_free(c);
 }
 
@@ -316,6 +338,7 @@ void api_call_free(struct api_call *c)
 	*c->at = c->next;
 	if (c->next)
 		c->next->at = c->at;
+	http_head_done(&c->head);
 	json_decref(c->body);
 	buf_done(&c->text);
 	buf_done(&c->out);

@@ -19,6 +19,12 @@ int api_route_find(struct api_call *c, struct err *e);
 /* The status and the one shape of an error, in place of what the handler may have begun. */
 void api_error(struct api_call *c, const struct err *e);
 
+/* ---- call.c ---- */
+
+/* The thread that worked for a client that has gone is done: what is known now is logged, and the
+ * call freed. */
+void api_call_gone_ends(struct api_call *c);
+
 /* ---- work.c ---- */
 
 int api_work_start(struct api_call *c, struct err *e);
@@ -45,9 +51,10 @@ void api_revoker_free(struct api *a);
 int api_trail_new(struct api *a);
 void api_trail_free(struct api_trail *t); /* NULL is fine */
 void api_trail_note(struct api_call *c);  /* in the loop; once, however often it is called */
-/* In the thread of a call that went well: what is to be durable before its answer, is. */
-void api_trail_before_reply(struct api_call *c);
-void api_trail_sync(struct api *a); /* in a thread */
+/* In the thread of a call that went well: what is to be durable before its answer is, or its answer
+ * is this error. */
+int api_trail_before_reply(struct api_call *c, struct err *e);
+int api_trail_sync(struct api *a); /* in a thread */
 
 /* ---- metrics.c ---- */
 

@@ -68,10 +68,10 @@ bool api_caller_is_local(struct api_call *c, const struct api_client_info *clien
 
 int api_caller_find(struct api_call *c, const struct api_client_info *client, struct err *e)
 {
-	const char *token = token_of(c->head);
+	const char *token = token_of(&c->head);
 
 	str_copy(c->who.by, sizeof(c->who.by), "no key");
-	if (http_head_count(c->head, "Authorization") + http_head_count(c->head, "X-API-Key") > 1)
+	if (http_head_count(&c->head, "Authorization") + http_head_count(&c->head, "X-API-Key") > 1)
 		return err_set(e, ERR_DENIED, EKEYREJECTED, "the request has more than one key");
 	if (!token && api_caller_is_local(c, client))
 		return 0;

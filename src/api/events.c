@@ -252,7 +252,7 @@ static int check_room(struct api_call *c, struct err *e)
 
 static int take_after(struct api_call *c, uint64_t *ret, struct err *e)
 {
-	const char *last = http_head_find(c->head, "Last-Event-ID"), *text;
+	const char *last = http_head_find(&c->head, "Last-Event-ID"), *text;
 	uint64_t oldest = 1, newest = 0;
 	int r = api_query(c, "after", &text, e);
 

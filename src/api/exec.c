@@ -352,7 +352,7 @@ static struct api_exec *exec_new(struct api_call *c, enum exec_mode mode)
 
 static int exec_run(struct api_call *c, struct err *e)
 {
-	bool events = http_head_has_token(c->head, "Accept", "text/event-stream");
+	bool events = http_head_has_token(&c->head, "Accept", "text/event-stream");
 	struct api_exec *x = exec_new(c, events ? EXEC_EVENTS : EXEC_WAIT);
 	int r;
 

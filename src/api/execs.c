@@ -274,7 +274,7 @@ static bool on_line(void *arg, const char *line)
 
 static int event_list(struct api_call *c, struct cove *cove, struct err *e)
 {
-	const char *box, *last = http_head_find(c->head, "Last-Event-ID");
+	const char *box, *last = http_head_find(&c->head, "Last-Event-ID");
 	struct follow f = {.call = c};
 	struct cove_error err;
 	bool follow;

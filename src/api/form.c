@@ -68,7 +68,7 @@ int api_body_json(struct api_call *c, size_t max, json_t **ret, struct err *e)
 
 bool api_body_is(const struct api_call *c, const char *type)
 {
-	const char *is = http_head_find(c->head, "Content-Type");
+	const char *is = http_head_find(&c->head, "Content-Type");
 	size_t n = strlen(type);
 
 	return is && strncasecmp(is, type, n) == 0 && (is[n] == 0 || strchr("; \t", is[n]));
@@ -195,7 +195,7 @@ int api_form_read(struct api_call *c, struct cove *cove, uint64_t bytes_max, str
 	struct multipart m;
 	struct err why = {0};
 	ssize_t n = 1;
-	int r = multipart_init(&m, c->head, API_PARTS_MAX, &why);
+	int r = multipart_init(&m, &c->head, API_PARTS_MAX, &why);
 
 	*ret = (struct api_form){0};
 	if (r < 0)

@@ -97,7 +97,8 @@ struct api_gather {
 	/* The pass's alone. */
 	struct state *st; /* borrowed, of the thread */
 	struct feed_writer feed;
-	bool writes, is_fresh;
+	atomic_bool writes; /* other threads ask, too */
+	bool is_fresh;
 	int logs_fd;
 	uint64_t boxes_ms, slow_ms, kept_ms, kept_seq, synced_ms;
 	struct timespec boxes_time;

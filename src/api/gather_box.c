@@ -170,16 +170,28 @@ static int tell_limit(struct api_gather *g, struct gather_box *b, uint64_t at_ms
 	return 0;
 }
 
-/* What the run had of the machine; its own word where the keeper had time to say it. */
-static void add_use(struct gather_box *b, uint64_t at_ms, json_t *data)
+/* What the figures of the moment show, too: other threads read it. */
+static void set_run(struct api_gather *g, struct gather_box *b, uint64_t started_ms)
 {
-	uint64_t alive = b->started_ms && at_ms > b->started_ms ? at_ms - b->started_ms : 0;
+	pthread_mutex_lock(&g->lock);
+	b->started_ms = started_ms;
+	b->cpu_us = 0;
+	pthread_mutex_unlock(&g->lock);
+}
 
-	if (!json_object_get(data, "cpu_us") && b->cpu_us)
-		json_object_set_new(data, "cpu_us", json_integer((json_int_t)b->cpu_us));
+/* What the run had of the machine; its own word where the keeper had time to say it. */
+static void add_use(struct api_gather *g, struct gather_box *b, uint64_t at_ms, json_t *data)
+{
+	uint64_t alive = b->started_ms && at_ms > b->started_ms ? at_ms - b->started_ms : 0, cpu_us;
+
+	pthread_mutex_lock(&g->lock);
+	cpu_us = b->cpu_us;
+	pthread_mutex_unlock(&g->lock);
+	if (!json_object_get(data, "cpu_us") && cpu_us)
+		json_object_set_new(data, "cpu_us", json_integer((json_int_t)cpu_us));
 	if (alive)
 		json_object_set_new(data, "alive_ms", json_integer((json_int_t)alive));
-	b->started_ms = b->cpu_us = 0;
+	set_run(g, b, 0);
 }
 
 static void cut_command(json_t *data)
@@ -238,9 +250,9 @@ static int tell_event(struct api_gather *g, struct gather_box *b, json_t *data)
 	json_object_del(data, "box");
 	cut_command(data);
 	if (type == GATHER_BOX_STARTED)
-		b->started_ms = at_ms;
+		set_run(g, b, at_ms);
 	if (type == GATHER_BOX_STOPPED)
-		add_use(b, at_ms, data);
+		add_use(g, b, at_ms, data);
 	r = gather_emit(g, b, (enum gather_type)type, at_ms, "box_seq", seq, json_incref(data));
 	if (r < 0)
 		return r;
@@ -482,7 +494,7 @@ int gather_box_removed(struct api_gather *g, struct gather_box *b)
 	json_t *data = json_object();
 
 	if (b->started_ms)
-		add_use(b, g->now_ms, data);
+		add_use(g, b, g->now_ms, data);
 	return gather_emit(g, b, GATHER_BOX_REMOVED, g->now_ms, NULL, 0, data);
 }
 
@@ -492,7 +504,7 @@ static int tell_lost(struct api_gather *g, struct gather_box *b, const struct re
 	json_t *data = json_pack("{s:s,s:s}", "cause", record->cause, "by", record->by);
 	int r;
 
-	add_use(b, record->ended_ms, data);
+	add_use(g, b, record->ended_ms, data);
 	r = gather_emit(g, b, GATHER_BOX_STOPPED, record->ended_ms, NULL, 0, json_incref(data));
 	if (r == 0)
 		r = tell_limit(g, b, record->ended_ms, data);
@@ -519,7 +531,10 @@ int gather_box_look(struct api_gather *g, struct gather_box *b)
 	if (r < 0 || !b->started_ms || !g->groups)
 		return r;
 	snprintf(group, sizeof(group), "%s-%s", g->st->tag, b->name);
-	if (cgroup_reader_cpu_us(g->groups, group, &cpu_us) == 0 && cpu_us > b->cpu_us)
-		b->cpu_us = cpu_us;
+	if (cgroup_reader_cpu_us(g->groups, group, &cpu_us) < 0)
+		return 0;
+	pthread_mutex_lock(&g->lock);
+	b->cpu_us = cpu_us > b->cpu_us ? cpu_us : b->cpu_us;
+	pthread_mutex_unlock(&g->lock);
 	return 0;
 }

@@ -272,8 +272,8 @@ int gather_state_load(struct api_gather *g)
 		r = replay(g, seq);
 	record_boot_id(boot);
 	old = json_string_value(json_object_get(state, "boot"));
-	/* Rows that were shown may be gone with the machine's memory. */
-	if (old && strcmp(old, boot) != 0)
+	/* Rows that were shown may be gone with the machine's memory, and the word of its boot. */
+	if (g->feed.next > 1 && (!old || strcmp(old, boot) != 0))
 		feed_skip(&g->feed,
 			  (seq >= g->feed.next ? seq + 1 : g->feed.next) + FEED_CRASH_STEP);
 	json_decref(state);

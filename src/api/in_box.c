@@ -3,6 +3,7 @@
 
 #include "base/base64.h"
 #include "core/core.h"
+#include "store/net.h"
 
 #include <errno.h>
 
@@ -109,7 +110,7 @@ static int check_paths(struct api_call *c, struct cove_box_options *o, struct er
 	for (const char *const *a = o->allow; a && *a; a++)
 		if (api_may_reach(c, *a, false, e) < 0)
 			return -EACCES;
-	if (o->net && strchr(o->net, '/'))
+	if (o->net && net_names_file(o->net))
 		return err_set(e, ERR_DENIED, EACCES,
 			       "'net' is a preset here (closed, balanced, open), no file; PUT "
 			       "/v1/boxes/{box}/policy sets a policy of your own");

@@ -4,6 +4,7 @@
 #include "base/fd.h"
 #include "base/limits.h"
 #include "core/core.h"
+#include "store/net.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -105,7 +106,7 @@ static int policy_set(struct api_call *c, struct cove *cove, struct err *e)
 	if (r == 0 && !in.net == !in.policy)
 		r = err_set(e, ERR_INVALID, EINVAL,
 			    "give 'net', a preset, or 'policy', the text of one");
-	if (r == 0 && in.net && strchr(in.net, '/'))
+	if (r == 0 && in.net && net_names_file(in.net))
 		r = err_set(e, ERR_DENIED, EACCES, "'net' is a preset here, no file");
 	if (r == 0)
 		r = api_box(c, &box, e);

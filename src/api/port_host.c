@@ -92,14 +92,14 @@ bool api_port_is_named(const struct api_call *c)
 {
 	struct http_target target;
 
-	return c->api->options.domain && http_target_parse(c->head, &target, NULL) == 0 &&
+	return c->api->options.domain && http_target_parse(&c->head, &target, NULL) == 0 &&
 	       api_host_is_port(c->api, target.host);
 }
 
 bool api_port_is_tls(const struct api_call *c)
 {
-	return c->client->is_tls || (c->api->options.domain_scheme &&
-				     strcmp(c->api->options.domain_scheme, "https") == 0);
+	return c->client.is_tls || (c->api->options.domain_scheme &&
+				    strcmp(c->api->options.domain_scheme, "https") == 0);
 }
 
 /* ---- the query ---- */
@@ -140,8 +140,8 @@ static int take_key(struct api_call *c, const char **ret, struct err *e)
 	static const char *const names[] = {"Authorization", "X-API-Key"};
 	unsigned count = 0;
 
-	for (size_t i = 0; i < c->head->field_count; i++) {
-		const struct http_field *f = &c->head->fields[i];
+	for (size_t i = 0; i < c->head.field_count; i++) {
+		const struct http_field *f = &c->head.fields[i];
 
 		for (size_t k = 0; k < 2; k++) {
 			const char *v = f->value;
@@ -162,11 +162,11 @@ static int take_key(struct api_call *c, const char **ret, struct err *e)
 /* Is the page that asks the name's own, or does a person go there? */
 static bool is_own_page(const struct api_call *c)
 {
-	const char *origin = http_head_find(c->head, "Origin");
-	const char *host = http_head_find(c->head, "Host");
-	const char *site = http_head_find(c->head, "Sec-Fetch-Site");
-	const char *mode = http_head_find(c->head, "Sec-Fetch-Mode");
-	const char *dest = http_head_find(c->head, "Sec-Fetch-Dest");
+	const char *origin = http_head_find(&c->head, "Origin");
+	const char *host = http_head_find(&c->head, "Host");
+	const char *site = http_head_find(&c->head, "Sec-Fetch-Site");
+	const char *mode = http_head_find(&c->head, "Sec-Fetch-Mode");
+	const char *dest = http_head_find(&c->head, "Sec-Fetch-Dest");
 	const char *at = origin ? strstr(origin, "://") : NULL;
 
 	if (origin && (!at || !host || strcasecmp(at + 3, host) != 0))
@@ -184,7 +184,7 @@ static bool has_cookie(struct api_call *c, const struct api_port_ask *ask)
 	size_t len;
 
 	for (size_t i = 0; i < COOKIES_MAX; i++) {
-		token = http_cookie_find(c->head, name, i, &len);
+		token = http_cookie_find(&c->head, name, i, &len);
 		if (!token)
 			return false;
 		if (api_port_link_take(c, ask, token, len, &left_ms))
@@ -243,7 +243,7 @@ static int admit(struct api_call *c, struct api_port_ask *ask, struct err *e)
 	if (ask->link && api_port_link_take(c, ask, ask->link, strlen(ask->link), &ask->link_ms))
 		return 0;
 	ask->link = NULL;
-	if (api_caller_is_local(c, c->client))
+	if (api_caller_is_local(c, &c->client))
 		return 0;
 	if (has_cookie(c, ask)) {
 		if (is_own_page(c))
@@ -259,8 +259,8 @@ static int admit(struct api_call *c, struct api_port_ask *ask, struct err *e)
 /* Does a person open it? Without TLS browsers do not say so themselves. */
 static bool is_visit(const struct api_call *c)
 {
-	const char *mode = http_head_find(c->head, "Sec-Fetch-Mode");
-	const char *accept = http_head_find(c->head, "Accept");
+	const char *mode = http_head_find(&c->head, "Sec-Fetch-Mode");
+	const char *accept = http_head_find(&c->head, "Accept");
 
 	if (strcmp(c->method, "GET") != 0)
 		return false;
@@ -295,7 +295,7 @@ int api_port_admit(struct api_call *c, struct err *e)
 {
 	struct api_port_ask *ask = api_memory_get(&c->memory, sizeof(*ask));
 	struct http_target t;
-	int r = http_target_parse(c->head, &t, e);
+	int r = http_target_parse(&c->head, &t, e);
 
 	str_copy(c->who.by, sizeof(c->who.by), "no key");
 	if (r < 0)

@@ -118,9 +118,9 @@ static int make_link(struct api_call *c, struct err *e)
  * a key, and none shall. */
 static int check_browser(const struct api_call *c, struct err *e)
 {
-	const char *mode = http_head_find(c->head, "Sec-Fetch-Mode");
+	const char *mode = http_head_find(&c->head, "Sec-Fetch-Mode");
 
-	if ((mode && strcmp(mode, "navigate") == 0) || http_head_find(c->head, "Service-Worker"))
+	if ((mode && strcmp(mode, "navigate") == 0) || http_head_find(&c->head, "Service-Worker"))
 		return err_set(e, ERR_DENIED, EACCES,
 			       "pages of a box are for its own name (cove serve --domain), not for "
 			       "the API's");

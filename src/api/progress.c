@@ -15,7 +15,7 @@ int api_progress_begin(struct api_call *c, struct api_progress *p, struct err *e
 	p->began = false;
 	buf_init(&p->out, PROGRESS_EVENT_MAX);
 	json_init(&p->json, &p->out);
-	if (r < 0 || !http_head_has_token(c->head, "Accept", "text/event-stream"))
+	if (r < 0 || !http_head_has_token(&c->head, "Accept", "text/event-stream"))
 		return r;
 	c->type = "text/event-stream";
 	return api_stream_open(c, &p->fd, e);

@@ -219,7 +219,7 @@ static int take_head(struct proxy *x, struct err *e)
 	if (r <= 0)
 		return r;
 	if (head.status == 101)
-		r = x->upgrades ? ws_check_response(x->call->head, &head, e)
+		r = x->upgrades ? ws_check_response(&x->call->head, &head, e)
 				: err_set(e, ERR_PROTOCOL, EBADMSG, "it switches unasked");
 	else if (head.status < 200 && ++x->interim > INTERIM_MAX)
 		r = err_set(e, ERR_PROTOCOL, EBADMSG, "too many heads before the answer");
@@ -376,8 +376,8 @@ static int pass_cookies(const struct api_call *c, struct http_head *h)
 	int r = 0;
 
 	http_head_remove(h, "Cookie");
-	for (size_t i = 0; i < c->head->field_count && c->port->by_name && r == 0; i++) {
-		const struct http_field *f = &c->head->fields[i];
+	for (size_t i = 0; i < c->head.field_count && c->port->by_name && r == 0; i++) {
+		const struct http_field *f = &c->head.fields[i];
 		struct buf first;
 
 		if (!http_name_is(f->name, "cookie"))
@@ -400,17 +400,17 @@ static int pass_cookies(const struct api_call *c, struct http_head *h)
 static int write_request(struct proxy *x, struct err *e)
 {
 	struct api_call *c = x->call;
-	const char *asked = http_head_find(c->head, "Host");
+	const char *asked = http_head_find(&c->head, "Host");
 	struct http_body body = {0};
 	struct http_head head = {0};
 	struct http_hop hop = {.target = c->port->target,
-			       .client = c->client->is_local ? NULL : c->client->address,
+			       .client = c->client.is_local ? NULL : c->client.address,
 			       .scheme = api_port_is_tls(c) ? "https" : "http",
 			       .asked = asked ? asked : "localhost",
 			       .prefix = c->port->prefix,
 			       .upgrades = x->upgrades};
 	char local[24];
-	int r = http_body_init_request(&body, c->head,
+	int r = http_body_init_request(&body, &c->head,
 				       &(struct http_limits){HEAD_MAX, ANSWER_FIELDS_MAX}, e);
 
 	if (r < 0)
@@ -420,7 +420,7 @@ static int write_request(struct proxy *x, struct err *e)
 	hop.framing = x->framing = body.framing;
 	hop.length = body.left;
 	http_body_done(&body);
-	r = http_forward_request(c->head, &hop, &head);
+	r = http_forward_request(&c->head, &hop, &head);
 	if (r == 0) {
 		remove_secrets(c, &head);
 		r = pass_cookies(c, &head);
@@ -451,7 +451,7 @@ int api_proxy(struct api_call *c, struct err *e)
 	buf_init(&x->down, WIRE_NET_WINDOW);
 	if (api_wants_socket(c)) {
 		x->upgrades = true;
-		r = ws_check_request(c->head, e);
+		r = ws_check_request(&c->head, e);
 		if (r < 0)
 			e->kind = ERR_INVALID;
 	}

@@ -113,7 +113,7 @@ int api_route_find(struct api_call *c, struct err *e)
 	const char *allowed = NULL;
 	struct http_target target;
 	struct route_match m;
-	int r = http_target_parse(c->head, &target, e);
+	int r = http_target_parse(&c->head, &target, e);
 
 	if (r < 0)
 		return r;

@@ -429,7 +429,7 @@ static int send_form(struct run_call *run, const struct cove_result *result, str
 static int answer(struct run_call *run, const struct cove_result *result, struct err *e)
 {
 	run->c->is_exact = true;
-	if (http_head_has_token(run->c->head, "Accept", "multipart/form-data"))
+	if (http_head_has_token(&run->c->head, "Accept", "multipart/form-data"))
 		return send_form(run, result, e);
 	return put_answer(run, api_json(run->c, 200), result, true, e);
 }

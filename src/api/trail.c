@@ -113,7 +113,7 @@ static int add(struct api_trail *t, struct audit_row *row)
 	return r < 0 ? r : audit_append(&t->w, row, NULL);
 }
 
-void api_trail_note(struct api_call *c)
+static int note(struct api_call *c)
 {
 	struct api_trail *t = c->api->trail;
 	unsigned status = c->status ? c->status : 200;
@@ -136,18 +136,26 @@ void api_trail_note(struct api_call *c)
 	int r;
 
 	if (!is_noted(c))
-		return;
+		return 0;
 	c->is_noted = true;
 	pthread_mutex_lock(&t->lock);
 	r = add(t, &row);
 	if (r < 0)
 		trouble(t, r);
+	else
+		t->has_failed = false;
 	pthread_mutex_unlock(&t->lock);
+	return r;
+}
+
+void api_trail_note(struct api_call *c)
+{
+	(void)note(c); /* it was said: the answer does not wait for this row */
 }
 
 /* The lock is not held while the disk is awaited: a copy of the writer does that, whose file stays
  * open. */
-static void sync_now(struct api_trail *t)
+static int sync_now(struct api_trail *t)
 {
 	struct audit_writer copy;
 	int r = 0;
@@ -155,7 +163,7 @@ static void sync_now(struct api_trail *t)
 	pthread_mutex_lock(&t->lock);
 	if (!t->is_open || !t->w.dirty) {
 		pthread_mutex_unlock(&t->lock);
-		return;
+		return 0;
 	}
 	copy = t->w;
 	copy.fd = fcntl(t->w.fd, F_DUPFD_CLOEXEC, 0);
@@ -171,19 +179,31 @@ static void sync_now(struct api_trail *t)
 	if (r < 0)
 		trouble(t, r);
 	pthread_mutex_unlock(&t->lock);
+	return r;
 }
 
-void api_trail_sync(struct api *a)
+int api_trail_sync(struct api *a)
 {
+	int r;
+
 	pthread_mutex_lock(&a->trail->syncing);
-	sync_now(a->trail);
+	r = sync_now(a->trail);
 	pthread_mutex_unlock(&a->trail->syncing);
+	return r;
 }
 
-void api_trail_before_reply(struct api_call *c)
+int api_trail_before_reply(struct api_call *c, struct err *e)
 {
+	int r;
+
 	if (!changes_authority(c) || !is_noted(c))
-		return;
-	api_trail_note(c);
-	api_trail_sync(c->api);
+		return 0;
+	r = note(c);
+	if (r == 0)
+		r = api_trail_sync(c->api);
+	return r < 0 ? err_set(e, ERR_INTERNAL, -r,
+			       "it was done, but its row in the audit log could not be written "
+			       "(%s): make room on the server's disk",
+			       strerror(-r))
+		     : 0;
 }

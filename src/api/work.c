@@ -127,7 +127,7 @@ static void work_ends(struct api_call *c)
 
 	pipe_close(c, &c->stream_pipe);
 	if (!c->sink) {
-		api_call_free(c);
+		api_call_gone_ends(c);
 		return;
 	}
 	if (c->state == API_RUNS && (c->result < 0 || !streamed)) {
@@ -232,7 +232,7 @@ static void on_run(struct ev_job *j, void *state)
 	else
 		c->result = c->route->work(c, state, &c->error);
 	if (c->result == 0)
-		api_trail_before_reply(c);
+		c->result = api_trail_before_reply(c, &c->error);
 	if (state)
 		take_back(state);
 	fd_close(&c->body_fd);

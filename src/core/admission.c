@@ -407,12 +407,11 @@ static int judge(struct admission_ask *q, struct err *e)
 
 	if (r < 0 || (!q->total.memory && !q->total.disk))
 		return r;
-	if (a->seen && clock_mono_ms() - a->seen_ms < ADMISSION_STALE_MS)
+	if (a->seen && clock_mono_ms() - a->seen_ms < ADMISSION_STALE_MS) {
 		r = compare(q, e);
-	else
-		r = -EAGAIN;
-	if (r == 0 || (a->seen && a->seen_ms > q->came_ms))
-		return r;
+		if (r == 0 || a->seen_ms > q->came_ms)
+			return r;
+	}
 	/* What ended before this look is in the records now. */
 	drop_over(a);
 	r = look(a, q->cove, e);

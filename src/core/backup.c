@@ -493,8 +493,8 @@ static int hold_users(struct backup *b, const char *workspace, struct held_boxes
 		snprintf(which, sizeof(which), "box:%s", names[i]);
 		r = core_tree_open(b->cove, which, t, b->e);
 		h->count++;
-		if (r == 0)
-			r = core_tree_hold(b->cove, t, b->e);
+		if (r == 0 || b->e->kind == ERR_NOT_FOUND) /* one that was removed is no user */
+			r = r < 0 ? 0 : core_tree_hold(b->cove, t, b->e);
 	}
 	state_names_free(names, count);
 	return r;

@@ -241,7 +241,7 @@ int net_choose(struct cove *cove, const char *net, const char *owner, struct net
 		str_copy(ret->policy, sizeof(ret->policy),
 			 strcmp(net, "none") == 0 ? "closed" : net);
 		r = strchr(net, ',') ? check_list(cove, net, e) : 0;
-	} else if (strchr(net, '/') || strchr(net, '.')) {
+	} else if (net_names_file(net)) {
 		r = read_policy_file(net, false, &ret->text, &ret->len, e);
 		str_copy(ret->policy, sizeof(ret->policy), "file");
 		if (r == 0)

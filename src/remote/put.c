@@ -386,7 +386,12 @@ int put_at(struct cove_box *box, const char *host_path, const char *target,
 			r = remote_make_dir(box, target, st.st_mode & 0777, how, e);
 		return r < 0 ? r : put_tree(box, fd, target, "", how, e);
 	}
-	if (split(target, dir, name) && remote_probe(box, dir, &type, e) > 0 && type == 'd')
+	/* What is unpacked takes a link's place; what is written goes through it, as with cp. */
+	r = remote_probe(box, target, &type, e);
+	if (r < 0)
+		return r;
+	if ((r == 0 || type != 'l') && split(target, dir, name) &&
+	    remote_probe(box, dir, &type, e) > 0 && type == 'd')
 		return put_tree(box, fd, dir, name, how, e);
 	return put_bytes(box, fd, target, st.st_mode & 0777, how, e);
 }

@@ -99,7 +99,7 @@ static void write_head(struct server_conn *c, struct api_call *call, enum http_f
 		fields[r.field_count++] = given[i];
 	c->begun = true;
 	c->left = framing == HTTP_LENGTH ? length : UINT64_MAX;
-	if (http_response_write(&c->out, &c->head, &r, &c->sent) < 0)
+	if (http_response_write(&c->out, &call->head, &r, &c->sent) < 0)
 		conn_kill(c);
 }
 
@@ -270,7 +270,7 @@ static bool step_head(struct server_conn *c)
 		conn_kill(c);
 		return false;
 	}
-	c->continues = c->state == REQUEST_BODY && http_expects_continue(&c->head);
+	c->continues = c->state == REQUEST_BODY && http_expects_continue(&c->call->head);
 	if (c->state == REQUEST_WAIT)
 		api_call_end_body(c->call);
 	else

@@ -34,7 +34,7 @@ struct server_conn {
 	struct api_sink sink;
 	enum request_state state;
 	struct buf in, out;
-	struct http_head head; /* of the request under way */
+	struct http_head head; /* until a call takes it */
 	struct http_body body;
 	struct api_call *call; /* under way; it is freed here */
 	const uint8_t *data;   /* of the body, in `in`: not taken yet */

@@ -28,12 +28,12 @@ static void on_ping(struct ev_timer *t)
 int conn_socket_accept(struct api_sink *s, struct api_call *call, struct err *e)
 {
 	struct server_conn *c = conn_of(s);
-	int r = ws_check_request(&c->head, e);
+	int r = ws_check_request(&call->head, e);
 
 	if (r < 0)
 		return r;
 	c->ws = malloc(sizeof(*c->ws));
-	r = c->ws ? ws_accept_write(&c->head, NULL, 0, &c->out) : -ENOMEM;
+	r = c->ws ? ws_accept_write(&call->head, NULL, 0, &c->out) : -ENOMEM;
 	if (r < 0)
 		return err_errno(e, -r, "answer as a WebSocket");
 	ws_end_init(c->ws, SERVER_MESSAGE_MAX);

@@ -63,6 +63,11 @@ bool net_is_preset(const char *name)
 	return false;
 }
 
+bool net_names_file(const char *name)
+{
+	return !net_is_preset(name) && strpbrk(name, "/.");
+}
+
 bool net_is_closed(const char *policy)
 {
 	return !policy || strcmp(policy, "closed") == 0 || strcmp(policy, "none") == 0;

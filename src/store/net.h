@@ -35,6 +35,8 @@ enum { NET_CA_NAME_MAX = BOX_NAME_MAX + 48, NET_NAME_MAX = 120 };
 /* Is it the name of a preset ("none" is "closed"), or a list that begins with one, with groups
  * after it: "balanced,huggingface"? Which groups there are the door knows. */
 bool net_is_preset(const char *name);
+/* Is it taken for the name of a file, rather than of a preset? */
+bool net_names_file(const char *name);
 /* A box without network: NULL, "closed" or "none". */
 bool net_is_closed(const char *policy);
 

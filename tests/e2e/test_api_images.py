@@ -178,7 +178,7 @@ def test_contexts_that_lead_out_are_refused(server, key):
     server.ask("POST", "/v1/builds?name=no", outside, token=mine, headers=TAR).error(400, "invalid")
     for query in ("dockerfile=/etc/passwd", "dockerfile=../../../etc/passwd"):
         assert server.ask("POST", f"/v1/builds?name=no&{query}", outside, token=mine, headers=TAR).status in (400, 404)
-    for net in ("/etc/passwd", "./x"):
+    for net in ("/etc/passwd", "./x", "policy.yaml", ".."):
         server.ask("POST", f"/v1/builds?name=no&net={net}", outside, token=mine, headers=TAR).error(403, "denied")
     body, header = form(("options", None, b'{"name": "x", "text": "FROM base"}'),
                         ("secret.a,src=/etc/shadow", None, b"x"))
@@ -197,6 +197,24 @@ def test_a_client_that_goes_ends_its_build(server, cove):
         assert any("build-" in b["name"] for b in server.ask("GET", "/v1/boxes").ok().json["boxes"])
     wait_until(lambda: not any("build-" in b["name"] for b in server.ask("GET", "/v1/boxes").ok().json["boxes"]))
     server.ask("GET", "/v1/images/long").error(404)
+
+
+def test_a_client_that_goes_is_on_record_as_it_went(server, key, cove):
+    """What a thread goes on with is logged when it is over, and reads nothing of the connection that went."""
+    mine = key()
+    body = b'{"name": "gone", "image": "no-such-image"}'
+    for _ in range(20):
+        with socket.socket(socket.AF_UNIX) as s:
+            s.connect(server.path)
+            s.sendall(b"POST /v1/boxes HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n"
+                      b"Idempotency-Key: g\r\nContent-Type: application/json\r\n"
+                      b"Content-Length: %d\r\n\r\n%s" % (mine.encode(), len(body), body))
+
+    def rows():
+        return [r for r in cove("audit", "--json", "cove-api").ok().json if r.get("credential") == mine[5:13]]
+
+    wait_until(lambda: len(rows()) >= 20, "rows of all that went")
+    assert {r["verdict"] for r in rows()} == {"failed"} and all(r["status"] >= 400 for r in rows())
 
 
 def test_a_run_with_files_both_ways(server, key):
