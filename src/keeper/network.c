@@ -26,10 +26,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MAKE_MS = 60000, TEXT_MAX = 16 };
+enum { MAKE_MS = 60000, PREMAKE_TRIES = 8, TEXT_MAX = 16 };
 
 #define STRING_(x) #x
 #define STRING(x)  STRING_(x)
@@ -149,12 +150,34 @@ static void drop_left(struct keeper_life *l, const char *box)
 	state_names_free(names, count);
 }
 
+/* There is none: one keeper makes some for all that begin now. Others may take them meanwhile. */
+static int take_new(struct keeper_life *l, const char *box, struct err *e)
+{
+	struct keeper_network *n = &l->network;
+	autoclose int ca_fd = net_ca_dir(&l->st, true, e);
+	int r;
+
+	if (ca_fd < 0)
+		return ca_fd;
+	while (flock(ca_fd, LOCK_EX) < 0)
+		if (errno != EINTR)
+			return err_errno(e, errno, "lock the certificate authorities");
+	r = net_ca_take(&l->st, box, n->ca, &n->cert, e);
+	if (r == -ENOENT)
+		net_ca_sweep(&l->st, has_box, &l->st);
+	for (int i = 0; r == -ENOENT && i < PREMAKE_TRIES; i++) {
+		r = premake(l, e);
+		if (r == 0)
+			r = net_ca_take(&l->st, box, n->ca, &n->cert, e);
+	}
+	return r;
+}
+
 int keeper_network_prepare(struct keeper_life *l, struct err *e)
 {
 	struct keeper_network *n = &l->network;
 	const char *box = l->config.spec.name;
 	char premade_box[PREMADE_NAME_SIZE];
-	autoclose int ca_fd = -1;
 	int r;
 
 	if (net_is_closed(l->config.spec.net))
@@ -167,15 +190,8 @@ int keeper_network_prepare(struct keeper_life *l, struct err *e)
 	if (!l->config.spec.one_shot && !l->config.premade && record_ran_before(l->lock_fd))
 		drop_left(l, box);
 	r = net_ca_take(&l->st, box, n->ca, &n->cert, e);
-	if (r == -ENOENT) {
-		ca_fd = net_ca_dir(&l->st, true, e);
-		if (ca_fd < 0)
-			return ca_fd;
-		net_ca_sweep(&l->st, has_box, &l->st);
-		r = premake(l, e);
-		if (r == 0)
-			r = net_ca_take(&l->st, box, n->ca, &n->cert, e);
-	}
+	if (r == -ENOENT)
+		r = take_new(l, box, e);
 	return r < 0 ? r : add_host_roots(n, e);
 }
 
