@@ -115,6 +115,9 @@ void api_quota_release(struct api_call *c);
 /* One more snapshot or image. */
 int api_quota_hold_one(struct api_call *c, struct cove *cove, enum key_quota_id what,
 		       struct err *e);
+/* So many bytes, or any other amount. */
+int api_quota_hold_amount(struct api_call *c, struct cove *cove, enum key_quota_id what,
+			  uint64_t amount, struct err *e);
 /* An image that gets this name, on this machine: one more unless it is there. */
 int api_quota_hold_image(struct api_call *c, struct cove *cove, const char *image, struct err *e);
 /* A build: the image, and the boxes of its RUNs, of which there is one at a time. */

@@ -8,6 +8,7 @@
 
 #include "base/fd.h"
 #include "core/core.h"
+#include "core/restore.h"
 
 #include <errno.h>
 #include <unistd.h>
@@ -59,6 +60,18 @@ static uint64_t bytes_max(const struct api_call *c)
 	return quota && quota < PARCEL_BYTES_MAX ? quota : PARCEL_BYTES_MAX;
 }
 
+/* One workspace more, as large as it may become. */
+static int hold_workspace(struct api_call *c, struct cove *cove, int fd, struct err *e)
+{
+	uint64_t bytes;
+	int r;
+
+	if (c->who.is_operator || !c->who.key->quotas[KEY_QUOTA_DISK])
+		return 0;
+	r = restore_import_bytes(fd, BACKUP_WORKSPACE, &bytes, e);
+	return r < 0 ? r : api_quota_hold_amount(c, cove, KEY_QUOTA_DISK, bytes, e);
+}
+
 static int import_as(struct api_call *c, struct cove *cove, enum key_kind kind, parcel_call *call,
 		     struct err *e)
 {
@@ -82,6 +95,8 @@ static int import_as(struct api_call *c, struct cove *cove, enum key_kind kind, 
 		r = api_body_spool(c, fd, bytes_max(c), e);
 	if (r >= 0 && lseek(fd, 0, SEEK_SET) < 0)
 		r = err_errno(e, errno, "read the request");
+	if (r >= 0 && kind == KEY_OF_WORKSPACE)
+		r = hold_workspace(c, cove, fd, e);
 	o.fd = fd;
 	if (r >= 0) {
 		r = call(cove, "the request", full, &o, &err);

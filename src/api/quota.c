@@ -1,13 +1,14 @@
 /*
- * Quotas of keys. What a key has is what its boxes may use, running or not, as their records say;
- * a box that is being made counts from before it is begun, so that many requests at once get no
- * more than one after the other, and no less.
+ * Quotas of keys. What a key has is what its boxes may use, running or not, and its workspaces
+ * (core/key_usage.h); a box that is being made counts from before it is begun, so that many
+ * requests at once get no more than one after the other, and no less.
  */
 #include "api/call.h"
 #include "api/handlers.h"
 
 #include "base/fd.h"
 #include "core/core.h"
+#include "core/key_usage.h"
 #include "store/snapshot.h"
 
 #include <errno.h>
@@ -21,7 +22,9 @@ struct named_box {
 
 struct api_hold {
 	char key_id[KEY_ID_SIZE];
-	struct key_usage usage; /* of what has no name yet */
+	struct key_usage usage;		  /* of what has no name yet */
+	char workspace[BOX_NAME_MAX + 1]; /* of the one box, or "" */
+	uint64_t workspace_bytes;	  /* of the usage, for it */
 	struct api_hold *next;
 	struct named_box *boxes; /* owned */
 	size_t count;
@@ -70,6 +73,13 @@ static void take_usage(struct key_usage *from, const struct key_usage *u)
 			from->of[i] -= u->of[i] < from->of[i] ? u->of[i] : from->of[i];
 }
 
+static void take_less(struct key_usage *u, const struct key_usage *max)
+{
+	for (size_t i = 0; i < KEY_QUOTA_COUNT; i++)
+		if (u->of[i] > max->of[i])
+			u->of[i] = max->of[i];
+}
+
 static void hold_free(struct api_hold *h)
 {
 	free(h->boxes);
@@ -92,6 +102,7 @@ void api_quota_name(void *call, const struct spec *spec)
 		boxes[h->count] = (struct named_box){0};
 		str_copy(boxes[h->count].name, sizeof(boxes->name), spec->name);
 		key_usage_add_box(&boxes[h->count].usage, spec);
+		take_less(&boxes[h->count].usage, &h->usage);
 		take_usage(&h->usage, &boxes[h->count++].usage);
 	}
 	pthread_mutex_unlock(&c->api->quotas->lock);
@@ -119,24 +130,15 @@ static void add_holds(const struct api_quotas *q, const char *key_id, char *cons
 	}
 }
 
-static int boxes_of(struct api_call *c, struct cove *cove, struct key_usage *ret, struct err *e)
+static int boxes_of(struct api_call *c, struct cove *cove, struct core_key_workspaces *w,
+		    struct key_usage *ret, struct err *e)
 {
 	char **names;
 	size_t count;
-	int r = record_names(&cove->state, &names, &count, e);
+	int r = core_key_usage(cove, c->who.key->id, is_of_build, w, ret, &names, &count, e);
 
 	if (r < 0)
 		return r;
-	for (size_t i = 0; i < count; i++) {
-		struct record record;
-
-		if (!api_name_shown(c, KEY_OF_BOX, names[i], NULL) ||
-		    record_load(&cove->state, names[i], &record, NULL) < 0)
-			continue;
-		if (!is_of_build(&record.spec))
-			key_usage_add_box(ret, &record.spec);
-		record_done(&record);
-	}
 	add_holds(c->api->quotas, c->who.key->id, names, count, ret);
 	state_names_free(names, count);
 	return 0;
@@ -169,9 +171,9 @@ static int images_of(struct api_call *c, struct cove *cove, struct key_usage *re
 
 /* What the key has of all that is asked for. */
 static int usage_of(struct api_call *c, struct cove *cove, const struct key_usage *more,
-		    struct key_usage *ret, struct err *e)
+		    struct core_key_workspaces *w, struct key_usage *ret, struct err *e)
 {
-	int r = boxes_of(c, cove, ret, e);
+	int r = boxes_of(c, cove, w, ret, e);
 
 	if (r == 0 && more->of[KEY_QUOTA_SNAPSHOTS])
 		r = snapshots_of(c, cove, ret, e);
@@ -188,16 +190,40 @@ static bool has_quotas(const struct key *k)
 	return false;
 }
 
+/* What counts of a workspace that is there is not asked for again by the box that will have it. */
+static void take_known_workspace(struct api_hold *hold, const struct core_key_workspaces *w)
+{
+	uint64_t known = core_key_workspace_rest(w, hold->workspace);
+	struct key_usage u = {0};
+
+	u.of[KEY_QUOTA_DISK] = known < hold->workspace_bytes ? known : hold->workspace_bytes;
+	take_usage(&hold->usage, &u);
+}
+
+static int look_at_workspaces(struct api_call *c, struct cove *cove, const struct api_hold *hold,
+			      struct core_key_workspaces *w, struct err *e)
+{
+	if (!hold->usage.of[KEY_QUOTA_DISK] || !c->who.key->quotas[KEY_QUOTA_DISK])
+		return 0;
+	return core_key_workspaces_look(cove, c->who.key->id, w, e);
+}
+
 /* Takes hold; it is the call's until api_quota_release. */
 static int hold_take(struct api_call *c, struct cove *cove, struct api_hold *hold, struct err *e)
 {
 	struct api_quotas *q = c->api->quotas;
+	struct core_key_workspaces w = {0};
 	struct key_usage now = {0};
-	int r;
+	int r = look_at_workspaces(c, cove, hold, &w, e);
 
 	str_copy(hold->key_id, sizeof(hold->key_id), c->who.key->id);
 	pthread_mutex_lock(&q->lock);
-	r = usage_of(c, cove, &hold->usage, &now, e);
+	if (r == 0) /* what came meanwhile */
+		r = look_at_workspaces(c, cove, hold, &w, e);
+	if (r == 0)
+		r = usage_of(c, cove, &hold->usage, &w, &now, e);
+	if (r == 0)
+		take_known_workspace(hold, &w);
 	if (r == 0)
 		r = key_quota_check(c->who.key, &now, &hold->usage, e);
 	if (r == 0) {
@@ -206,6 +232,7 @@ static int hold_take(struct api_call *c, struct cove *cove, struct api_hold *hol
 		c->hold = hold;
 	}
 	pthread_mutex_unlock(&q->lock);
+	core_key_workspaces_done(&w);
 	if (r < 0)
 		hold_free(hold);
 	return r;
@@ -235,6 +262,10 @@ static int hold_box(struct api_call *c, struct cove *cove, const struct cove_box
 		return r;
 	}
 	key_usage_add_box(&hold->usage, &spec.spec);
+	if (spec.spec.workspace) {
+		str_copy(hold->workspace, sizeof(hold->workspace), spec.spec.workspace);
+		hold->workspace_bytes = spec.spec.limits[LIMIT_DISK];
+	}
 	hold->usage.of[KEY_QUOTA_IMAGES] = new_image;
 	core_spec_done(&spec);
 	return hold_take(c, cove, hold, e);
@@ -269,12 +300,18 @@ int api_quota_hold_image(struct api_call *c, struct cove *cove, const char *imag
 
 int api_quota_hold_one(struct api_call *c, struct cove *cove, enum key_quota_id what, struct err *e)
 {
+	return api_quota_hold_amount(c, cove, what, 1, e);
+}
+
+int api_quota_hold_amount(struct api_call *c, struct cove *cove, enum key_quota_id what,
+			  uint64_t amount, struct err *e)
+{
 	struct api_hold *hold;
 	int r = hold_new(c, &hold, e);
 
 	if (r < 0 || !hold)
 		return r;
-	hold->usage.of[what] = 1;
+	hold->usage.of[what] = amount;
 	return hold_take(c, cove, hold, e);
 }
 

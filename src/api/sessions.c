@@ -19,6 +19,7 @@ static int take_prefix(struct api_call *c, const char **ret, struct err *e)
 static int hold_new(struct api_call *c, struct cove *cove, const struct cove_box_options *o,
 		    const char *prefix, const char *session, struct err *e)
 {
+	struct cove_box_options with = *o;
 	char name[BOX_NAME_MAX + 1];
 	struct record record;
 	int r = spec_session_name(prefix, session, name, e);
@@ -29,7 +30,10 @@ static int hold_new(struct api_call *c, struct cove *cove, const struct cove_box
 		record_done(&record);
 		return 0;
 	}
-	return api_quota_hold(c, cove, o, e);
+	/* Its own workspace is there when it is opened again. */
+	if (!with.workspace)
+		with.workspace = name;
+	return api_quota_hold(c, cove, &with, e);
 }
 
 static int session_open(struct api_call *c, struct cove *cove, struct err *e)

@@ -47,8 +47,7 @@ static void say(struct restore *s, const char *kind, const char *name)
 		s->o.on_item(s->o.arg, kind, name);
 }
 
-/* The texts point into head. */
-static int read_member(char *head, size_t len, struct restore_member *ret, struct err *e)
+int restore_member_read(char *head, size_t len, struct restore_member *ret, struct err *e)
 {
 	const struct {
 		const char *key;
@@ -261,6 +260,7 @@ static int restore_layer(struct restore *s, const struct restore_member *m)
 				  .files = m->files};
 	struct state *st = &s->cove->state;
 	struct layer_new l = LAYER_NEW_NONE;
+	struct tree_packed sum = {0};
 	char id[LAYER_ID_SIZE];
 	autoclose int root_fd = -1;
 	int r;
@@ -278,7 +278,12 @@ static int restore_layer(struct restore *s, const struct restore_member *m)
 	if (mkdirat(l.fd, "rootfs", 0755) == 0)
 		root_fd = openat(l.fd, "rootfs", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	r = root_fd < 0 ? err_errno(s->e, errno, "make a layer")
-			: backup_unpack_tree(s->cove, s->r, root_fd, NULL, s->e);
+			: backup_unpack_tree(s->cove, s->r, root_fd, &sum, s->e);
+	/* A quota counts what there is, not what a file says. */
+	if (s->is_import) {
+		meta.bytes = sum.bytes;
+		meta.files = sum.files;
+	}
 	if (r == 0)
 		r = restore_choose_id(s, m, root_fd, &meta, id);
 	if (r == 0)
@@ -605,7 +610,7 @@ static int check_head(void *arg, char *head, size_t len, struct err *e)
 	struct restore *s = arg;
 	struct restore_member m;
 	char path[600];
-	int r = read_member(head, len, &m, e), i;
+	int r = restore_member_read(head, len, &m, e), i;
 
 	if (r < 0)
 		return r;
@@ -662,7 +667,7 @@ static int restore_pass(struct restore *s, int fd, int pass)
 		r = parcel_next(s->r, &head, &len, s->e);
 		if (r <= 0)
 			break;
-		r = read_member(head, len, &m, s->e);
+		r = restore_member_read(head, len, &m, s->e);
 		i = r < 0 ? -1 : find_kind(m.what);
 		if (i >= 0)
 			r = check_import(s, &m, i);

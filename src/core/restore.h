@@ -61,6 +61,8 @@ struct restore {
 	struct err *e;
 };
 
+/* What a head says; it is cut up, and *ret points into it. */
+int restore_member_read(char *head, size_t len, struct restore_member *ret, struct err *e);
 int restore_bad_member(struct restore *s, const char *what);
 /* A file of s->kind; s->as and s->is_import are set. */
 int restore_run(struct cove *cove, struct restore *s, const char *path,
@@ -88,3 +90,6 @@ int restore_choose_id(struct restore *s, const struct restore_member *m, int roo
 /* text is taken. */
 int restore_import_snapshot(struct restore *s, const struct restore_member *m, char *text,
 			    size_t len);
+/* What a workspace or snapshot in this file may take of the disk at most, by what it says of itself
+ * and by its length. The descriptor is at its beginning again afterwards. */
+int restore_import_bytes(int fd, const char *kind, uint64_t *ret, struct err *e);

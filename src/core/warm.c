@@ -7,6 +7,7 @@
 #include "base/pass.h"
 #include "base/str.h"
 #include "core/door.h"
+#include "core/key_usage.h"
 #include "core/life.h"
 #include "core/walls.h"
 #include "storage/storage.h"
@@ -552,27 +553,30 @@ static int read_owner(struct cove *cove, const struct warm_pool *pool, struct ke
 		       : r;
 }
 
-static int usage_of(struct cove *cove, const char *owner, struct key_usage *ret, struct err *e)
+/* What the key has: its boxes, and those that wait in its other pools. */
+static int usage_of(struct cove *cove, const struct warm_pool *pool, const struct key *key,
+		    struct key_usage *ret, struct err *e)
 {
-	char **names = NULL;
-	size_t count = 0;
-	int r = record_names(&cove->state, &names, &count, e);
+	struct core_key_workspaces workspaces = {0};
+	struct core_warm *w = cove->warm;
+	int r = key->quotas[KEY_QUOTA_DISK]
+			? core_key_workspaces_look(cove, pool->owner, &workspaces, e)
+			: 0;
 
-	for (size_t i = 0; i < count && r == 0; i++) {
-		struct record record;
-
-		if (!key_name_out(owner, KEY_OF_BOX, names[i]) ||
-		    record_load(&cove->state, names[i], &record, NULL) < 0)
-			continue;
-		key_usage_add_box(ret, &record.spec);
-		record_done(&record);
-	}
-	state_names_free(names, count);
+	if (r == 0)
+		r = core_key_usage(cove, pool->owner, NULL, &workspaces, ret, NULL, NULL, e);
+	core_key_workspaces_done(&workspaces);
+	pthread_mutex_lock(&w->lock);
+	for (const struct core_premade *p = w->list; p; p = p->next)
+		if (strcmp(p->pool, pool->id) != 0 && p->spec->spec.owner &&
+		    strcmp(p->spec->spec.owner, pool->owner) == 0)
+			key_usage_add_box(ret, &p->spec->spec);
+	pthread_mutex_unlock(&w->lock);
 	return r;
 }
 
-/* What is made ahead is to fit into what a key's boxes leave of its quotas: *count may be less
- * then. 0 and *count 0 is not: an error says why none fits. */
+/* What is made ahead is to fit into what a key's boxes and its other pools leave of its quotas:
+ * *count may be less then. 0 and *count 0 is not: an error says why none fits. */
 static int fit_quota(struct cove *cove, const struct warm_pool *pool, const struct spec *spec,
 		     size_t *count, struct err *e)
 {
@@ -581,7 +585,7 @@ static int fit_quota(struct cove *cove, const struct warm_pool *pool, const stru
 	int r = read_owner(cove, pool, &key, e);
 
 	if (r == 0)
-		r = usage_of(cove, pool->owner, &now, e);
+		r = usage_of(cove, pool, &key, &now, e);
 	for (bool fits = r != 0; !fits && r == 0;) {
 		struct key_usage ahead = {0};
 

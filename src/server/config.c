@@ -311,20 +311,46 @@ int server_config_read(struct server_config *ret, char *const *argv, struct err 
 
 /* ---- one after the other ---- */
 
-static bool is_same(const char *a, const char *b)
+static bool is_same_text(const char *a, const char *b)
 {
 	return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+static bool is_same_list(const struct config_list *a, const struct config_list *b)
+{
+	bool same = a->count == b->count;
+
+	for (size_t i = 0; i < a->count && same; i++)
+		same = strcmp(a->items[i], b->items[i]) == 0;
+	return same;
+}
+
+static bool is_same(const struct setting *s, const struct server_config *a,
+		    const struct server_config *b)
+{
+	const char *x = (const char *)a + s->offset, *y = (const char *)b + s->offset;
+
+	if (s->kind == TEXT)
+		return is_same_text(*(char *const *)x, *(char *const *)y);
+	if (s->kind == LIST)
+		return is_same_list((const struct config_list *)x, (const struct config_list *)y);
+	if (s->kind == FLAG)
+		return *(const bool *)x == *(const bool *)y;
+	return *(const uint64_t *)x == *(const uint64_t *)y;
 }
 
 int server_config_may_follow(const struct server_config *now, const struct server_config *next,
 			     struct err *e)
 {
-	const char *what = !is_same(now->home, next->home) ? "home"
-			   : now->private != next->private ? "private"
-			   : now->threads != next->threads ? "threads"
-			   : next->show_help		   ? "help"
-							   : NULL;
+	/* What is made of these at the start is not made again. None is a share. */
+	static const char *const kept[] = {
+		"home", "private",	"threads",	 "metrics-label",
+		"otlp", "otlp-headers", "webhook-retry", "webhook-failures"};
+	const char *what = next->show_help ? "help" : NULL;
 
+	for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]) && !what; i++)
+		if (!is_same(setting_find(kept[i], strlen(kept[i])), now, next))
+			what = kept[i];
 	return what ? err_set(e, ERR_CONFLICT, EBUSY, "'%s' holds from the server's start on", what)
 		    : 0;
 }

@@ -45,6 +45,7 @@ static void conn_free(struct server_conn *c)
 		c->next->at = c->at;
 	s->conn_count--;
 	free(c);
+	server_setup_drop_old(s);
 	if (!s->ending)
 		server_listen_again(s);
 	else if (s->conn_count == 0)

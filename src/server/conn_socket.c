@@ -33,10 +33,11 @@ int conn_socket_accept(struct api_sink *s, struct api_call *call, struct err *e)
 	if (r < 0)
 		return r;
 	c->ws = malloc(sizeof(*c->ws));
+	if (c->ws)
+		ws_end_init(c->ws, SERVER_MESSAGE_MAX);
 	r = c->ws ? ws_accept_write(&call->head, NULL, 0, &c->out) : -ENOMEM;
 	if (r < 0)
 		return err_errno(e, -r, "answer as a WebSocket");
-	ws_end_init(c->ws, SERVER_MESSAGE_MAX);
 	c->call = call;
 	c->begun = true;
 	c->state = REQUEST_SOCKET;

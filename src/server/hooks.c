@@ -167,11 +167,34 @@ static void deliver(struct hook *k, uint64_t seq, const char *body, size_t len)
 	k->state.reason[0] = 0;
 }
 
+/* From the next event on nothing goes to whoever had a key that was removed. */
+static bool has_owner(struct hook *k)
+{
+	struct key key = {0};
+	bool is_gone;
+	int r = 0;
+
+	if (k->w.owner[0])
+		r = key_read(&k->hooks->api->cove->state, k->w.owner, &key, NULL);
+	is_gone = r == -ENOENT || key.revoked_ms;
+	key_done(&key);
+	if (is_gone) {
+		k->state.disabled_ms = clock_wall_ms();
+		str_copy(k->state.reason, sizeof(k->state.reason), "its key was removed");
+		r = -EKEYREVOKED;
+	}
+	/* Of one that cannot be read nothing is known: later again. */
+	k->r = r;
+	return r == 0;
+}
+
 static bool on_row(void *arg, uint64_t seq, char *row, size_t len)
 {
 	struct hook *k = arg;
 
 	k->rows++;
+	if (!has_owner(k))
+		return false;
 	if (api_events_pass(&k->filter, row, len)) {
 		len = api_hide_id(k->w.owner, row, len);
 		row[len] = 0;

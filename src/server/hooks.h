@@ -6,8 +6,9 @@
  *		    request each, and writes the cursor after each that was taken (status 2xx)
  *
  * What is not taken is tried again, later each time; the events after it wait. After so many
- * failures in a row the webhook is disabled, with the reason. The server may be killed at any
- * moment: what was sent last may then be sent twice, with the same Cove-Event-Id.
+ * failures in a row the webhook is disabled, with the reason; so is one whose key was removed,
+ * before anything more is sent. The server may be killed at any moment: what was sent last may then
+ * be sent twice, with the same Cove-Event-Id.
  *
  *	Cove-Event-Id: 42		the event's number
  *	Cove-Event-Type: box.stopped

@@ -291,15 +291,11 @@ void otlp_counts(struct otlp *o, uint64_t *ret_sent, uint64_t *ret_dropped)
 
 /* ---- begin and end ---- */
 
-/* Lines "Name: value", as they go into a head. */
-static int read_headers(struct otlp *o, const char *path, struct err *e)
+/* Lines "Name: value", as they go into a head; text is cut up. */
+static int take_headers(struct otlp *o, char *text, const char *path, struct err *e)
 {
-	autofree char *text = NULL;
 	size_t at = strlen(o->fields);
-	int r = fd_read_file(AT_FDCWD, path, OTLP_HEADERS_MAX / 2, &text, NULL);
 
-	if (r < 0)
-		return err_errno(e, -r, "read '%s'", path);
 	for (char *rest = text, *line; (line = strsep(&rest, "\n"));) {
 		size_t n = strcspn(line, "\r"), name = strcspn(line, ":");
 
@@ -311,8 +307,20 @@ static int read_headers(struct otlp *o, const char *path, struct err *e)
 				       path);
 		at += (size_t)snprintf(o->fields + at, sizeof(o->fields) - at, "%s\r\n", line);
 	}
-	explicit_bzero(text, strlen(text));
 	return 0;
+}
+
+static int read_headers(struct otlp *o, const char *path, struct err *e)
+{
+	autofree char *text = NULL;
+	size_t len;
+	int r = fd_read_file(AT_FDCWD, path, OTLP_HEADERS_MAX / 2, &text, &len);
+
+	if (r < 0)
+		return err_errno(e, -r, "read '%s'", path);
+	r = take_headers(o, text, path, e);
+	explicit_bzero(text, len);
+	return r;
 }
 
 static void *state_new(void *arg)

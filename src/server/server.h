@@ -83,6 +83,8 @@ void server_listen_again(struct server *s);
 /* Reads the flags and their file again, with the certificate; 0 and all of it holds, or nothing has
  * changed. */
 int server_setup_load(struct server *s, struct err *e);
+/* Frees what was before, where no connection and no call is left that may refer to it. */
+void server_setup_drop_old(struct server *s);
 /* Once it listens: what the API says of addresses. */
 void server_setup_ports(struct server *s);
 void server_setup_free(struct server *s);

@@ -3,7 +3,8 @@
  * and only then does all of it take the place of what was. A file that is wrong changes nothing.
  *
  * A connection goes on with the certificate that it began with, a call with the walls; so what was
- * before is kept until there is neither.
+ * before is kept until there is neither: that is looked at when a configuration comes and whenever
+ * the last connection goes.
  */
 #include "net/tls.h"
 #include "server/server.h"
@@ -42,6 +43,14 @@ void server_setup_ports(struct server *s)
 	o->domain_scheme = s->tls ? "https" : "http";
 }
 
+void server_setup_drop_old(struct server *s)
+{
+	if (s->conn_count > 0 || s->api->calls)
+		return;
+	setup_free(s->setup->before);
+	s->setup->before = NULL;
+}
+
 static void put_in_place(struct server *s, struct server_setup *u)
 {
 	struct api_options options = {0};
@@ -53,10 +62,7 @@ static void put_in_place(struct server *s, struct server_setup *u)
 	s->config = &u->config;
 	s->tls = u->tls;
 	server_setup_ports(s);
-	if (s->conn_count > 0 || s->api->calls)
-		return;
-	setup_free(u->before);
-	u->before = NULL;
+	server_setup_drop_old(s);
 }
 
 int server_setup_load(struct server *s, struct err *e)

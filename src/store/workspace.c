@@ -417,6 +417,48 @@ int workspace_list(struct state *s, const struct ids *ids, struct workspace **re
 	return 0;
 }
 
+/* A damaged one may still be as long as its file. */
+static int bound_of_disk(const struct storage_place *place, uint64_t *ret)
+{
+	autoclose int fd = disk_open(place);
+	struct ext4_counts counts;
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return fd < 0 ? fd : -errno;
+	*ret = ext4_read_counts(fd, &counts) == 0 ? counts.bytes_limit : (uint64_t)st.st_size;
+	return 0;
+}
+
+int workspace_bound(struct state *s, const struct ids *ids, const char *name, uint64_t *ret_bytes,
+		    struct err *e)
+{
+	struct storage_place place = workspace_place(s, name);
+	const struct storage_ops *ops = storage_detect(&place);
+	struct volume volume = VOLUME_NONE;
+	struct volume_usage usage;
+	struct workspace w = {0};
+	int r;
+
+	if (ops == &storage_loop) {
+		r = bound_of_disk(&place, ret_bytes);
+		return r < 0 ? err_errno(e, -r, "measure workspace '%s'", name) : 0;
+	}
+	if (ops == &storage_pool) {
+		r = storage_pool.open(&place, ids, &(struct storage_size){0}, &volume, e);
+		if (r < 0)
+			return r;
+		volume_usage(&volume, &usage);
+		volume_done(&volume);
+		*ret_bytes = usage.bytes_limit ? usage.bytes_limit : usage.bytes;
+		return 0;
+	}
+	str_copy(w.name, sizeof(w.name), name);
+	r = measure_tree(s, ids, &w, e);
+	*ret_bytes = w.bytes;
+	return r;
+}
+
 /* ---- removing ---- */
 
 /* Disks and lists of layers whose directory is gone or was never there. Under the lock. */

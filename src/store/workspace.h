@@ -48,6 +48,11 @@ int workspace_sweep(struct state *s, const struct ids *ids, struct err *e);
 int workspace_list(struct state *s, const struct ids *ids, struct workspace **ret,
 		   size_t *ret_count, struct err *e);
 
+/* The most that one may take of the disk: its limit, or where nothing bounds it what it holds now.
+ * What a stacked one has below it is not in it. -ENOENT. */
+int workspace_bound(struct state *s, const struct ids *ids, const char *name, uint64_t *ret_bytes,
+		    struct err *e);
+
 /* ERR_NOT_FOUND if there is none, ERR_CONFLICT with the name of a box that uses it. */
 int workspace_remove(struct state *s, const struct ids *ids, const char *name, struct err *e);
 

@@ -332,7 +332,9 @@ def test_a_reload_takes_what_is_new_and_keeps_the_rest(serve, new_home, tmp):
 
 @pytest.mark.parametrize("line", ["no-such: 1", "memory-share: lots", "listen: 0.0.0.0:1", "tls-cert: /nowhere",
                                   "threads: 9", "home: /elsewhere", "listen: 127.0.0.1:{taken}",
-                                  "admission-wait: 301s", "min-wall: gvisr"])
+                                  "admission-wait: 301s", "min-wall: gvisr", "metrics-label: team",
+                                  "otlp: http://127.0.0.1:1", "otlp-headers: /nowhere", "webhook-retry: 5s",
+                                  "webhook-failures: 3"])
 def test_a_bad_configuration_is_refused_and_the_old_one_stays(serve, tmp, line):
     config = tmp / "c"
     config.write_text("memory-share: 64m\nadmission-wait: 0\n")

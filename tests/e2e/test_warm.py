@@ -365,6 +365,16 @@ def test_a_keys_pool_is_its_own(server, home):
     wait_until(lambda: not made_ahead(home), "none of a key that is gone")
 
 
+def test_all_pools_of_a_key_fit_its_quota(server, home):
+    import_image(home, "one", "1\n")
+    import_image(home, "two", "2\n")
+    mine = home("key", "create", "mine", "--quota", "boxes=3").ok().text.strip()
+    fill(server, 2, token=mine, image="one")
+    server.ask("PUT", "/v1/pools", {"image": "two", "size": 2}, token=mine).ok(204)
+    wait_until(lambda: any((p.get("why") or "").startswith("quota ") for p in pools(server, mine)), "the reason")
+    assert {p["image"]: p["ready"] for p in pools(server, mine)} == {"one": 2, "two": 1}
+
+
 @pytest.mark.parametrize("body, status", [
     ({"image": "host"}, 400), ({"size": 1}, 400), ({"image": "host", "size": 0}, 400),
     ({"image": "host", "size": 129}, 400), ({"image": "host", "size": -1}, 400),

@@ -227,6 +227,25 @@ def test_a_key_reaches_public_addresses_only_and_its_own_hooks(server, receiver,
             cove("key", "rm", n)
 
 
+def test_a_removed_key_is_told_nothing_more(server, cove):
+    name, kept = ("h" + os.urandom(4).hex() for _ in range(2))
+    mine, other = (cove("key", "create", n).ok().text.strip() for n in (name, kept))
+    try:
+        hooks = [add(server, "https://127.0.0.1:4433/", token=t, types=["box.created"])[0] for t in (mine, other)]
+        cove("key", "rm", name).ok()
+        make(server)
+        wait_until(lambda: of(server, hooks[0]).get("disabled_ms"), "it to be disabled")
+        assert of(server, hooks[0])["reason"] == "its key was removed"
+        assert of(server, hooks[0])["deliveries"] == [] and not of(server, hooks[1]).get("disabled_ms")
+        # Nor does it go on when somebody enables it.
+        server.ask("POST", f"/v1/webhooks/{hooks[0]}/enable", {}).ok(204)
+        make(server)
+        wait_until(lambda: of(server, hooks[0]).get("disabled_ms"), "it to be disabled again")
+    finally:
+        for n in (name, kept):
+            cove("key", "rm", n)
+
+
 def test_certificates_are_verified(server, tmp_path):
     cert, private = tmp_path / "c.pem", tmp_path / "k.pem"
     subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
