@@ -348,6 +348,6 @@ static int build_image(struct api_call *c, struct cove *cove, struct err *e)
 /* clang-format off */
 const struct api_route api_build_routes[] = {
 	{"POST", "/v1/builds", "buildImage", KEY_IMAGES, API_BODY_BYTES, .work = build_image,
-	 .streams = true},
+	 .streams = true, .secret = true},
 	{0}};
 /* clang-format on */

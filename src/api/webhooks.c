@@ -119,7 +119,7 @@ static int webhook_enable(struct api_call *c, struct cove *cove, struct err *e)
 /* clang-format off */
 const struct api_route api_webhook_routes[] = {
 	{"POST", "/v1/webhooks", "createWebhook", KEY_NETWORK, API_BODY_JSON,
-	 .work = webhook_create},
+	 .work = webhook_create, .secret = true},
 	{"GET", "/v1/webhooks", "listWebhooks", KEY_READ, .work = list_hooks},
 	{"GET", "/v1/webhooks/{webhook}", "getWebhook", KEY_READ, .work = webhook_inspect},
 	{"POST", "/v1/webhooks/{webhook}/enable", "enableWebhook", KEY_NETWORK, API_BODY_JSON,
