@@ -208,17 +208,6 @@ static void keep_output(struct building *b, const struct cove_build_event *ev)
 	(void)buf_append(&b->output, data, len);
 }
 
-static void put_bytes(struct json *j, const void *data, size_t len)
-{
-	bool is_text = str_is_utf8(data, len);
-
-	json_key(j, is_text ? "text" : "base64");
-	if (is_text)
-		json_strn(j, data, len);
-	else
-		json_base64(j, data, len);
-}
-
 static void on_build(void *arg, const struct cove_build_event *ev)
 {
 	static const char *const words[] = {
@@ -241,7 +230,7 @@ static void on_build(void *arg, const struct cove_build_event *ev)
 	if (ev->stage)
 		json_kv_str(j, "stage", ev->stage);
 	if (ev->data)
-		put_bytes(j, ev->data, ev->len);
+		api_put_output(j, ev->data, ev->len);
 	else if (ev->text)
 		json_kv_str(j, "text", ev->text);
 	if (ev->type == COVE_BUILD_DONE)
@@ -291,7 +280,7 @@ static int failed_with_output(struct api_call *c, struct building *b, int r, str
 	json_object_begin(&j);
 	json_key(&j, "output");
 	json_object_begin(&j);
-	put_bytes(&j, buf_data(&b->output), buf_len(&b->output));
+	api_put_output(&j, buf_data(&b->output), buf_len(&b->output));
 	json_object_end(&j);
 	json_object_end(&j);
 	if (j.error == 0 && buf_cstr(&details))
@@ -348,6 +337,6 @@ static int build_image(struct api_call *c, struct cove *cove, struct err *e)
 /* clang-format off */
 const struct api_route api_build_routes[] = {
 	{"POST", "/v1/builds", "buildImage", KEY_IMAGES, API_BODY_BYTES, .work = build_image,
-	 .streams = true},
+	 .streams = true, .secret = true},
 	{0}};
 /* clang-format on */

@@ -297,6 +297,10 @@ struct api_call *api_call_new(struct api *a, struct api_sink *sink, struct http_
 		return c;
 	}
 	buf_init(&c->text, c->route->body_max ? c->route->body_max : API_JSON_MAX);
+	/* Of empty ones nothing is moved. */
+	if (c->route->secret &&
+	    (buf_set_secret(&c->text, true) < 0 || buf_set_secret(&c->out, true) < 0))
+		ASSERT(!"buffers that hold nothing");
 	if (c->route->body >= API_BODY_BYTES)
 		call_run(c);
 	return c;

@@ -96,19 +96,25 @@ int api_send_event(int fd, const char *name, const char *id, const char *data)
 	return r;
 }
 
-int api_output_json(struct buf *out, uint64_t offset, const void *data, size_t len)
+void api_put_output(struct json *j, const void *data, size_t len)
 {
 	bool is_text = str_is_utf8(data, len);
+
+	json_key(j, is_text ? "text" : "base64");
+	if (is_text)
+		json_strn(j, data, len);
+	else
+		json_base64(j, data, len);
+}
+
+int api_output_json(struct buf *out, uint64_t offset, const void *data, size_t len)
+{
 	struct json j;
 
 	json_init(&j, out);
 	json_object_begin(&j);
 	json_kv_u64(&j, "offset", offset);
-	json_key(&j, is_text ? "text" : "base64");
-	if (is_text)
-		json_strn(&j, data, len);
-	else
-		json_base64(&j, data, len);
+	api_put_output(&j, data, len);
 	json_object_end(&j);
 	return j.error < 0 || !buf_cstr(out) ? -ENOMEM : 0;
 }

@@ -195,7 +195,7 @@ void figures_now_add(struct figures *f, const char *owner, const json_t *labels,
 
 /* ---- counting ---- */
 
-static uint64_t number_of(const json_t *object, const char *key)
+uint64_t figures_number(const json_t *object, const char *key)
 {
 	json_int_t v = json_integer_value(json_object_get(object, key));
 
@@ -219,7 +219,7 @@ void figures_event(struct figures *f, const json_t *row)
 		return;
 	o->events[at]++;
 	if (at == GATHER_EXEC_ENDED)
-		prom_times_add(&o->execs, number_of(data, "duration_ms") * 1000);
+		prom_times_add(&o->execs, figures_number(data, "duration_ms") * 1000);
 	limit = at == GATHER_LIMIT_HIT ? index_of(limits, LIMITS,
 						  json_string_value(json_object_get(data, "limit")))
 				       : -1;
@@ -227,7 +227,7 @@ void figures_event(struct figures *f, const json_t *row)
 		o->limits[limit]++;
 	if (at == GATHER_BOX_STOPPED || at == GATHER_BOX_REMOVED)
 		use_add(f, false, o->id, json_object_get(row, "labels"),
-			number_of(data, "alive_ms"), number_of(data, "cpu_us"));
+			figures_number(data, "alive_ms"), figures_number(data, "cpu_us"));
 }
 
 static void verdict_add(struct figures *f, const char *owner, const char *kind, const char *verdict,
@@ -391,7 +391,7 @@ void figures_load(struct figures *f, const json_t *saved)
 		verdicts_load(f, o->id, json_object_get(at, "verdicts"));
 		numbers_load(o->limits, LIMITS, json_object_get(at, "limits"));
 		numbers_load(o->execs.counts, PROM_STEPS + 1, json_object_get(at, "execs"));
-		o->execs.sum_us = number_of(at, "execs_us");
+		o->execs.sum_us = figures_number(at, "execs_us");
 	}
 	json_array_foreach(json_object_get(saved, "groups"), i, at)
 	{
@@ -401,7 +401,8 @@ void figures_load(struct figures *f, const json_t *saved)
 		if (owner && value)
 			group_add(group_get(f, owner,
 					    json_string_value(json_object_get(at, "label")), value),
-				  false, number_of(at, "alive_ms"), number_of(at, "cpu_us"));
+				  false, figures_number(at, "alive_ms"),
+				  figures_number(at, "cpu_us"));
 	}
 }
 

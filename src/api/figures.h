@@ -63,3 +63,6 @@ void figures_now_add(struct figures *f, const char *owner, const json_t *labels,
 
 /* owner NULL: all of them. */
 int figures_write(const struct figures *f, const char *owner, struct buf *out);
+
+/* A row's number; 0 where there is none, and of one below 0. */
+uint64_t figures_number(const json_t *object, const char *key);

@@ -133,13 +133,6 @@ int gather_state_save(struct api_gather *g)
 
 /* ---- reading ---- */
 
-static uint64_t number_of(const json_t *object, const char *key)
-{
-	json_int_t v = json_integer_value(json_object_get(object, key));
-
-	return v > 0 ? (uint64_t)v : 0;
-}
-
 static struct gather_box *box_of(const char *name, uint64_t created_ms, json_t *labels)
 {
 	struct gather_box *b = calloc(1, sizeof(*b));
@@ -162,22 +155,22 @@ static int box_load(struct api_gather *g, const json_t *o)
 
 	if (!name || gather_box_find(g, name))
 		return 0;
-	b = box_of(name, number_of(o, "created_ms"), json_object_get(o, "labels"));
+	b = box_of(name, figures_number(o, "created_ms"), json_object_get(o, "labels"));
 	if (!b)
 		return -ENOMEM;
-	b->ino = number_of(o, "ino");
-	b->birth_ns = number_of(o, "birth_ns");
+	b->ino = figures_number(o, "ino");
+	b->birth_ns = figures_number(o, "birth_ns");
 	b->one_shot = json_is_true(json_object_get(o, "one_shot"));
-	b->seq = number_of(o, "seq");
-	b->log_ino = number_of(o, "log_ino");
-	b->at = number_of(o, "at");
+	b->seq = figures_number(o, "seq");
+	b->log_ino = figures_number(o, "log_ino");
+	b->at = figures_number(o, "at");
 	if (log)
 		str_copy(b->log, sizeof(b->log), log);
-	b->door = (struct audit_cursor){number_of(o, "segment"), number_of(o, "door_at"),
-					number_of(o, "door_seq")};
-	b->door_row = number_of(o, "door_row");
-	b->started_ms = number_of(o, "started_ms");
-	b->cpu_us = number_of(o, "cpu_us");
+	b->door = (struct audit_cursor){figures_number(o, "segment"), figures_number(o, "door_at"),
+					figures_number(o, "door_seq")};
+	b->door_row = figures_number(o, "door_row");
+	b->started_ms = figures_number(o, "started_ms");
+	b->cpu_us = figures_number(o, "cpu_us");
 	return gather_box_insert(g, b);
 }
 
@@ -189,14 +182,14 @@ struct replay {
 
 static void replay_box(struct replay *p, struct gather_box *b, int type, const json_t *row)
 {
-	uint64_t seq = number_of(row, "box_seq"), door = number_of(row, "audit_seq");
+	uint64_t seq = figures_number(row, "box_seq"), door = figures_number(row, "audit_seq");
 
 	if (seq > b->seq)
 		b->seq = seq;
 	if (door > b->door_row)
 		b->door_row = door;
 	if (type == GATHER_BOX_STARTED)
-		b->started_ms = number_of(row, "time_ms");
+		b->started_ms = figures_number(row, "time_ms");
 	if (type == GATHER_BOX_STOPPED)
 		b->started_ms = b->cpu_us = 0;
 	if (type != GATHER_BOX_REMOVED)
@@ -218,7 +211,7 @@ static bool on_replayed(void *arg, uint64_t seq, char *text, size_t len)
 		figures_event(p->g->figures, row);
 		b = gather_box_find(p->g, name);
 		if (!b && type != GATHER_BOX_REMOVED) {
-			b = box_of(name, number_of(row, "created_ms"),
+			b = box_of(name, figures_number(row, "created_ms"),
 				   json_object_get(row, "labels"));
 			p->r = b ? gather_box_insert(p->g, b) : -ENOMEM;
 		}
@@ -259,7 +252,7 @@ int gather_state_load(struct api_gather *g)
 	else if (r != -ENOENT)
 		return r;
 	/* One that cannot be read is made again from the rows. */
-	if (number_of(state, "version") != STATE_VERSION) {
+	if (figures_number(state, "version") != STATE_VERSION) {
 		json_decref(state);
 		state = NULL;
 	}
@@ -267,7 +260,7 @@ int gather_state_load(struct api_gather *g)
 	g->is_fresh = !state && g->feed.next == 1;
 	json_array_foreach(json_object_get(state, "boxes"), i, o) r = r == 0 ? box_load(g, o) : r;
 	figures_load(g->figures, json_object_get(state, "figures"));
-	seq = number_of(state, "seq");
+	seq = figures_number(state, "seq");
 	if (r == 0)
 		r = replay(g, seq);
 	record_boot_id(boot);

@@ -125,7 +125,9 @@ int api_quota_hold_image(struct api_call *c, struct cove *cove, const char *imag
 int api_quota_hold_build(struct api_call *c, struct cove *cove, const struct cove_box_options *o,
 			 const char *image, struct err *e);
 
-/* execs.c: what a command printed, as its event has it: {"offset", "text" or "base64"}. */
+/* execs.c: what a command printed, as the member "text", or "base64" where it is none. */
+void api_put_output(struct json *j, const void *data, size_t len);
+/* The same as its event has it: {"offset", "text" or "base64"}. */
 int api_output_json(struct buf *out, uint64_t offset, const void *data, size_t len);
 /* execs.c: one event into a stream's descriptor; -EPIPE: the client has gone. */
 int api_send_event(int fd, const char *name, const char *id, const char *data);

@@ -304,7 +304,8 @@ const struct api_route api_machine_routes[] = {
 	{"GET", "/v1/walls", "listWalls", KEY_READ, .work = wall_list},
 	{"PUT", "/v1/walls/min", "setLeastWall", KEY_ADMIN, API_BODY_JSON, .work = wall_set_min},
 	{"GET", "/v1/keys", "listKeys", KEY_ADMIN, .work = list_keys},
-	{"POST", "/v1/keys", "createKey", KEY_ADMIN, API_BODY_JSON, .work = create_key},
+	{"POST", "/v1/keys", "createKey", KEY_ADMIN, API_BODY_JSON, .work = create_key,
+	 .secret = true},
 	{"GET", "/v1/keys/{key}", "getKey", KEY_ADMIN, .work = get_key},
 	{"DELETE", "/v1/keys/{key}", "removeKey", KEY_ADMIN, .work = remove_key},
 	{0}};

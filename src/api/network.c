@@ -343,7 +343,7 @@ const struct api_route api_network_routes[] = {
 	 .work = ask_answer},
 	{"GET", "/v1/secrets", "listSecrets", KEY_SECRETS, .work = secret_list},
 	{"PUT", "/v1/secrets/{secret}", "setSecret", KEY_SECRETS, API_BODY_JSON,
-	 .work = secret_set},
+	 .work = secret_set, .secret = true},
 	{"DELETE", "/v1/secrets/{secret}", "removeSecret", KEY_SECRETS, .work = secret_remove},
 	{0}};
 /* clang-format on */

@@ -14,11 +14,6 @@ static const struct api_in_field pool_fields[] = {API_IN(pool_in, image, STR),
 						  API_IN_AS(pool_in, "disk", disk_bytes, SIZE),
 						  {NULL, 0, 0}};
 
-static const char *owner_of(const struct api_call *c)
-{
-	return c->who.is_operator ? NULL : c->who.key->id;
-}
-
 /* The caller's, by its own name for the image. */
 static bool is_shown(struct api_call *c, struct cove_pool_info *p)
 {
@@ -56,7 +51,7 @@ static int pool_set(struct api_call *c, struct cove *cove, struct err *e)
 {
 	struct pool_in in = {0};
 	const struct api_in_table tables[] = {{pool_fields, &in}, {NULL, NULL}};
-	struct cove_pool_options o = {.size = sizeof(o), .owner = owner_of(c)};
+	struct cove_pool_options o = {.size = sizeof(o), .owner = api_owner(c)};
 	struct cove_error err;
 	int r = api_in_take(&c->memory, c->body, tables, e);
 
@@ -83,9 +78,9 @@ static int pool_remove(struct api_call *c, struct cove *cove, struct err *e)
 			  : err_set(e, ERR_INVALID, EINVAL, "give 'image'");
 	if (r < 0)
 		return r;
-	r = cove_pool_remove(cove, image, owner_of(c), &err);
+	r = cove_pool_remove(cove, image, api_owner(c), &err);
 	if (r == -ENOENT && !c->who.is_operator && api_name(c, KEY_OF_IMAGE, given, &own, e) == 0)
-		r = cove_pool_remove(cove, own, owner_of(c), &err);
+		r = cove_pool_remove(cove, own, api_owner(c), &err);
 	return r < 0 ? api_failed(r, &err, e) : api_no_content(c);
 }
 

@@ -48,8 +48,7 @@ static void sign(const struct api *a, const char *box, uint64_t created_ms, unsi
 
 	ASSERT(n > 0 && n < SIGNED_SIZE);
 	sha256_hmac(a->seal, SEAL_BYTES, text, (size_t)n, mac);
-	for (size_t i = 0; i < sizeof(mac); i++)
-		snprintf(ret + 2 * i, 3, "%02x", mac[i]);
+	str_hex(mac, sizeof(mac), ret);
 }
 
 /* When the box that has this name now was made. */

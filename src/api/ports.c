@@ -157,7 +157,7 @@ static int call_port(struct api_call *c, struct err *e)
 const struct api_route api_port_routes[] = {
 	{"GET", "/v1/boxes/{box}/ports", "listPorts", KEY_RUN, .work = list_ports},
 	{"POST", "/v1/boxes/{box}/port-links", "linkPort", KEY_RUN, API_BODY_JSON,
-	 .now = make_link},
+	 .now = make_link, .secret = true},
 	{"*", "/v1/boxes/{box}/ports/{port}/{path*}", "callPort", KEY_RUN, API_BODY_STREAM,
 	 .now = call_port},
 	{0}};

@@ -35,6 +35,9 @@ struct api_route {
 	int (*work)(struct api_call *c, struct cove *cove, struct err *e);
 	bool streams; /* work: the answer may be a stream */
 	bool socket;  /* now: it may be asked for as a WebSocket */
+	/* A value that is to stay secret is in the request or the answer: what holds them is locked
+	 * memory, and wiped. */
+	bool secret;
 };
 
 /* Tables of routes, each ends with a row without a method; NULL ends the list. */

@@ -4,12 +4,6 @@
 
 #include <errno.h>
 
-/* The operator sees all of them, a key its own. */
-static const char *owner_of(const struct api_call *c)
-{
-	return api_owner(c);
-}
-
 struct webhook_in {
 	const char *url, *label, *box;
 	const char *const *types;
@@ -24,7 +18,7 @@ static int webhook_create(struct api_call *c, struct cove *cove, struct err *e)
 {
 	struct webhook_in in = {0};
 	const struct api_in_table tables[] = {{webhook_fields, &in}, {NULL, NULL}};
-	struct cove_webhook_options o = {.size = sizeof(o), .owner = owner_of(c)};
+	struct cove_webhook_options o = {.size = sizeof(o), .owner = api_owner(c)};
 	struct cove_webhook_made made = {.size = sizeof(made)};
 	struct cove_error err;
 	int r = api_in_take(&c->memory, c->body, tables, e);
@@ -57,7 +51,7 @@ static int list_hooks(struct api_call *c, struct cove *cove, struct err *e)
 {
 	struct cove_webhook_info *rows = NULL;
 	struct cove_error err;
-	int count = cove_webhooks(cove, owner_of(c), &rows, &err);
+	int count = cove_webhooks(cove, api_owner(c), &rows, &err);
 
 	return api_put_rows(c,
 			    &(struct api_rows){"webhooks", view_webhook_fields, rows, sizeof(*rows),
@@ -71,11 +65,11 @@ static int webhook_inspect(struct api_call *c, struct cove *cove, struct err *e)
 	struct cove_webhook_info *rows = NULL;
 	struct cove_error err;
 	char *log = NULL, *rest;
-	int count, r = cove_webhook_log(cove, id, owner_of(c), &log, &err);
+	int count, r = cove_webhook_log(cove, id, api_owner(c), &log, &err);
 
 	if (r < 0)
 		return api_failed(r, &err, e);
-	count = cove_webhooks(cove, owner_of(c), &rows, &err);
+	count = cove_webhooks(cove, api_owner(c), &rows, &err);
 	if (count < 0) {
 		free(log);
 		return api_failed(count, &err, e);
@@ -98,7 +92,7 @@ static int webhook_inspect(struct api_call *c, struct cove *cove, struct err *e)
 static int remove_hook(struct api_call *c, struct cove *cove, struct err *e)
 {
 	struct cove_error err;
-	int r = cove_webhook_remove(cove, api_param(c, "webhook"), owner_of(c), &err);
+	int r = cove_webhook_remove(cove, api_param(c, "webhook"), api_owner(c), &err);
 
 	return r < 0 ? api_failed(r, &err, e) : api_no_content(c);
 }
@@ -112,14 +106,14 @@ static int webhook_enable(struct api_call *c, struct cove *cove, struct err *e)
 
 	if (r < 0)
 		return r;
-	r = cove_webhook_enable(cove, api_param(c, "webhook"), owner_of(c), &err);
+	r = cove_webhook_enable(cove, api_param(c, "webhook"), api_owner(c), &err);
 	return r < 0 ? api_failed(r, &err, e) : api_no_content(c);
 }
 
 /* clang-format off */
 const struct api_route api_webhook_routes[] = {
 	{"POST", "/v1/webhooks", "createWebhook", KEY_NETWORK, API_BODY_JSON,
-	 .work = webhook_create},
+	 .work = webhook_create, .secret = true},
 	{"GET", "/v1/webhooks", "listWebhooks", KEY_READ, .work = list_hooks},
 	{"GET", "/v1/webhooks/{webhook}", "getWebhook", KEY_READ, .work = webhook_inspect},
 	{"POST", "/v1/webhooks/{webhook}/enable", "enableWebhook", KEY_NETWORK, API_BODY_JSON,

@@ -137,6 +137,14 @@ const char *err_kind_name(enum err_kind kind)
 	return (unsigned)kind < ERR_KIND_COUNT ? kinds[kind].name : "internal";
 }
 
+enum err_kind err_kind_find(const char *name)
+{
+	for (unsigned k = 1; k < ERR_KIND_COUNT; k++)
+		if (strcmp(kinds[k].name, name) == 0)
+			return (enum err_kind)k;
+	return ERR_INTERNAL;
+}
+
 int err_kind_exit(enum err_kind kind)
 {
 	return (unsigned)kind < ERR_KIND_COUNT ? kinds[kind].exit_status : 125;

@@ -50,6 +50,7 @@ void err_prefix(struct err *e, const char *fmt, ...) __attribute__((format(print
 
 /* One table: kind -> word in JSON, exit status of the CLI. */
 const char *err_kind_name(enum err_kind kind);
+enum err_kind err_kind_find(const char *name); /* ERR_INTERNAL where there is none of that name */
 int err_kind_exit(enum err_kind kind);
 
 /* "ENOENT"; NULL where it has no name. And back: 0 where there is none of that name. */

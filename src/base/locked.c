@@ -10,13 +10,15 @@
  * not see the others. A value is wiped when it is given back; a pool whose last value went is
  * unmapped, but for the last one.
  *
- * The pools are the process's. One thread only.
+ * The pools are the process's. What a request brings comes in a thread of a loop, and its answer is
+ * written in another: they take and give back under one lock.
  */
 #include "base/locked.h"
 
 #include "base/err.h"
 #include "base/list.h"
 
+#include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +38,7 @@ struct pool {
 	struct pool *next;
 };
 
+static pthread_mutex_t pools_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct pool *pools;
 static bool some_unlocked; /* ever */
 
@@ -86,7 +89,7 @@ static uint8_t *pool_take(struct pool *p, size_t want)
 	return NULL;
 }
 
-void *locked_alloc(size_t n)
+static void *take(size_t n)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE), units = n ? (n + UNIT - 1) / UNIT : 1;
 	uint8_t *data = NULL;
@@ -107,16 +110,24 @@ void *locked_alloc(size_t n)
 	return p ? pool_take(p, units) : NULL;
 }
 
-void locked_free(void *data)
+void *locked_alloc(size_t n)
 {
-	struct pool *p = data ? pool_find(data) : NULL;
+	void *data;
+
+	pthread_mutex_lock(&pools_lock);
+	data = take(n);
+	pthread_mutex_unlock(&pools_lock);
+	return data;
+}
+
+static void give_back(uint8_t *data)
+{
+	struct pool *p = pool_find(data);
 	bool is_last = true;
 	size_t unit;
 
-	if (!data)
-		return;
 	ASSERT(p);
-	unit = (size_t)((uint8_t *)data - p->pages) / UNIT;
+	unit = (size_t)(data - p->pages) / UNIT;
 	/* The whole of the value that begins there: its owner may have made it shorter. */
 	ASSERT(p->alone || p->used[unit] == UNIT_FIRST);
 	if (!p->alone)
@@ -136,14 +147,33 @@ void locked_free(void *data)
 	free(p);
 }
 
+void locked_free(void *data)
+{
+	if (!data)
+		return;
+	pthread_mutex_lock(&pools_lock);
+	give_back(data);
+	pthread_mutex_unlock(&pools_lock);
+}
+
 bool locked_is(const void *data)
 {
-	const struct pool *p = data ? pool_find(data) : NULL;
+	const struct pool *p;
+	bool is;
 
-	return p && p->locked;
+	pthread_mutex_lock(&pools_lock);
+	p = data ? pool_find(data) : NULL;
+	is = p && p->locked;
+	pthread_mutex_unlock(&pools_lock);
+	return is;
 }
 
 bool locked_always(void)
 {
-	return !some_unlocked;
+	bool always;
+
+	pthread_mutex_lock(&pools_lock);
+	always = !some_unlocked;
+	pthread_mutex_unlock(&pools_lock);
+	return always;
 }

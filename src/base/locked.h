@@ -1,5 +1,5 @@
 /* Memory for what must not be left lying about: locked, out of core dumps, wiped when it is given
- * back. */
+ * back. From any thread. */
 #pragma once
 
 #include <stdbool.h>

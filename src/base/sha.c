@@ -4,7 +4,7 @@
  */
 #include "base/sha.h"
 
-#include "base/err.h"
+#include "base/str.h"
 
 #include <string.h>
 
@@ -198,43 +198,53 @@ void sha_end(struct sha *s, uint8_t *ret)
 		ret[i] = (uint8_t)(s->state[i / 4] >> (24 - 8 * (i % 4)));
 }
 
-void sha256_hex(const void *p, size_t n, char ret[65])
+void sha256_hex(const void *p, size_t n, char ret[SHA256_HEX_SIZE])
 {
-	static const char digits[] = "0123456789abcdef";
 	struct sha s;
 	uint8_t sum[SHA256_BYTES];
 
 	sha256_init(&s);
 	sha_add(&s, p, n);
 	sha_end(&s, sum);
-	for (int i = 0; i < 32; i++) {
-		ret[2 * i] = digits[sum[i] >> 4];
-		ret[2 * i + 1] = digits[sum[i] & 15];
+	str_hex(sum, sizeof(sum), ret);
+}
+
+void sha256_hmac_init(struct sha_hmac *m, const void *key, size_t key_len)
+{
+	uint8_t inner[64] = {0};
+
+	sha256_init(&m->sha);
+	if (key_len > sizeof(inner)) {
+		sha_add(&m->sha, key, key_len);
+		sha_end(&m->sha, inner);
+		sha256_init(&m->sha);
+	} else {
+		memcpy(inner, key, key_len);
 	}
-	ret[64] = 0;
+	for (size_t i = 0; i < sizeof(inner); i++) {
+		m->outer[i] = inner[i] ^ 0x5c;
+		inner[i] ^= 0x36;
+	}
+	sha_add(&m->sha, inner, sizeof(inner));
+	explicit_bzero(inner, sizeof(inner));
+}
+
+void sha256_hmac_end(struct sha_hmac *m, uint8_t ret[SHA256_BYTES])
+{
+	sha_end(&m->sha, ret);
+	sha256_init(&m->sha);
+	sha_add(&m->sha, m->outer, sizeof(m->outer));
+	sha_add(&m->sha, ret, SHA256_BYTES);
+	sha_end(&m->sha, ret);
+	explicit_bzero(m, sizeof(*m));
 }
 
 void sha256_hmac(const void *key, size_t key_len, const void *p, size_t n,
 		 uint8_t ret[SHA256_BYTES])
 {
-	uint8_t inner[64] = {0}, outer[64];
-	struct sha s;
+	struct sha_hmac m;
 
-	ASSERT(key_len <= sizeof(inner));
-	memcpy(inner, key, key_len);
-	for (size_t i = 0; i < sizeof(inner); i++) {
-		outer[i] = inner[i] ^ 0x5c;
-		inner[i] ^= 0x36;
-	}
-	sha256_init(&s);
-	sha_add(&s, inner, sizeof(inner));
-	sha_add(&s, p, n);
-	sha_end(&s, ret);
-	sha256_init(&s);
-	sha_add(&s, outer, sizeof(outer));
-	sha_add(&s, ret, SHA256_BYTES);
-	sha_end(&s, ret);
-	explicit_bzero(inner, sizeof(inner));
-	explicit_bzero(outer, sizeof(outer));
-	explicit_bzero(&s, sizeof(s));
+	sha256_hmac_init(&m, key, key_len);
+	sha_add(&m.sha, p, n);
+	sha256_hmac_end(&m, ret);
 }

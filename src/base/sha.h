@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SHA1_BYTES = 20, SHA256_BYTES = 32 };
+enum { SHA1_BYTES = 20, SHA256_BYTES = 32, SHA256_HEX_SIZE = 2 * SHA256_BYTES + 1 };
 
 struct sha {
 	void (*compress)(uint32_t state[8], const uint8_t *blocks, size_t count);
@@ -30,7 +30,13 @@ void sha_add(struct sha *s, const void *p, size_t n);
 void sha_end(struct sha *s, uint8_t *ret); /* SHA1_BYTES or SHA256_BYTES of it */
 
 /* Writes 64 hex digits and a NUL. */
-void sha256_hex(const void *p, size_t n, char ret[65]);
-/* HMAC-SHA-256 (RFC 2104). The key is at most 64 bytes. */
+void sha256_hex(const void *p, size_t n, char ret[SHA256_HEX_SIZE]);
+/* HMAC-SHA-256 (RFC 2104): what is signed is added to `sha` between the two. */
+struct sha_hmac {
+	struct sha sha;
+	uint8_t outer[64];
+};
+void sha256_hmac_init(struct sha_hmac *m, const void *key, size_t key_len);
+void sha256_hmac_end(struct sha_hmac *m, uint8_t ret[SHA256_BYTES]);
 void sha256_hmac(const void *key, size_t key_len, const void *p, size_t n,
 		 uint8_t ret[SHA256_BYTES]);

@@ -314,3 +314,15 @@ const char *str_closest(const char *word, const char *const *candidates)
 	}
 	return best;
 }
+
+void str_hex(const void *p, size_t n, char *ret)
+{
+	static const char digits[] = "0123456789abcdef";
+	const uint8_t *from = p;
+
+	for (size_t i = 0; i < n; i++) {
+		ret[2 * i] = digits[from[i] >> 4];
+		ret[2 * i + 1] = digits[from[i] & 15];
+	}
+	ret[2 * n] = 0;
+}

@@ -56,6 +56,9 @@ bool str_is_tricky(uint32_t rune);
 /* True if all of it is valid UTF-8. */
 bool str_is_utf8(const void *p, size_t n);
 
+/* Writes 2 * n lower-case hex digits and a NUL. */
+void str_hex(const void *p, size_t n, char *ret);
+
 /* The candidate (the last is followed by NULL) that was meant by a word with a typo, or NULL. */
 const char *str_closest(const char *word, const char *const *candidates);
 

@@ -222,7 +222,7 @@ static struct room sum(const struct core_admission *a)
 
 /* ---- what the host has ---- */
 
-static int host_memory(uint64_t *ret_total, uint64_t *ret_available, struct err *e)
+int core_host_memory(uint64_t *ret_total, uint64_t *ret_available, struct err *e)
 {
 	autofree char *text = NULL;
 	const char *total, *available;
@@ -262,7 +262,7 @@ static int ask_host(struct admission_ask *q, struct err *e)
 	const struct core_admission_options *o = &q->a->o;
 	uint64_t memory = 0, available = 0;
 	struct statvfs disk;
-	int r = host_memory(&memory, &available, e);
+	int r = core_host_memory(&memory, &available, e);
 
 	if (r < 0)
 		return r;

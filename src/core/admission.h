@@ -45,6 +45,9 @@ struct core_admission *core_admission_new(const struct core_admission_options *o
 void core_admission_set(struct core_admission *a, const struct core_admission_options *o);
 void core_admission_free(struct core_admission *a); /* NULL is fine */
 
+/* What /proc/meminfo says, in bytes. */
+int core_host_memory(uint64_t *ret_total, uint64_t *ret_available, struct err *e);
+
 /* How long a thread's calls wait for room. */
 struct core_patience {
 	uint64_t wait_ms;

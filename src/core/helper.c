@@ -92,14 +92,6 @@ static int start(struct cove *cove, const struct helper_call *call, int *ret_fd,
 	return 0;
 }
 
-static enum err_kind kind_named(const char *name)
-{
-	for (unsigned k = 1; k < ERR_KIND_COUNT; k++)
-		if (strcmp(err_kind_name((enum err_kind)k), name) == 0)
-			return (enum err_kind)k;
-	return ERR_INTERNAL;
-}
-
 static int take_error(struct helper_answer *a, char *text, size_t len)
 {
 	const char *key, *value;
@@ -111,7 +103,7 @@ static int take_error(struct helper_answer *a, char *text, size_t len)
 	lines_init(&l, text, len);
 	while ((r = lines_next(&l, &key, &value)) > 0) {
 		if (strcmp(key, "kind") == 0)
-			found.kind = kind_named(value);
+			found.kind = err_kind_find(value);
 		else if (strcmp(key, "code") == 0 && str_parse_u64(value, 4095, &n))
 			found.code = (int)n;
 		else if (strcmp(key, "message") == 0)

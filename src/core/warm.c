@@ -526,16 +526,10 @@ static void note_still(struct core_warm *w, struct warm_pool *pool, const struct
 /* While this host has little memory left boxes that somebody asks for come first. */
 static bool is_short_of_memory(void)
 {
-	autofree char *text = NULL;
-	const char *total, *left;
+	uint64_t total, left;
 
-	if (fd_read_file(AT_FDCWD, "/proc/meminfo", 65536, &text, NULL) < 0)
-		return false;
-	total = strstr(text, "MemTotal:");
-	left = strstr(text, "MemAvailable:");
-	return total && left &&
-	       strtoull(left + strlen("MemAvailable:"), NULL, 10) <
-		       strtoull(total + strlen("MemTotal:"), NULL, 10) / 100 * MEMORY_LEAST_SHARE;
+	return core_host_memory(&total, &left, NULL) == 0 &&
+	       left < total / 100 * MEMORY_LEAST_SHARE;
 }
 
 /* Whose it is; 1: the operator's, who has no quotas. */

@@ -91,10 +91,7 @@ static int complain(char *text)
 	else
 		*sentence++ = 0;
 	dprintf(2, "cove-ctl: %s\n", sentence);
-	for (int i = 1; i < ERR_KIND_COUNT; i++)
-		if (strcmp(err_kind_name((enum err_kind)i), kind) == 0)
-			return err_kind_exit((enum err_kind)i);
-	return err_kind_exit(ERR_INTERNAL);
+	return err_kind_exit(err_kind_find(kind));
 }
 
 int main(int argc, char **argv)

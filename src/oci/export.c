@@ -275,8 +275,7 @@ static int put_blob(struct export *x, const struct export_part *p, int fd, struc
 	if (r == 0 && n < 0)
 		r = err_errno(e, (int)-n, "read a blob");
 	sha_end(&sha, sum);
-	for (size_t i = 0; i < sizeof(sum); i++)
-		snprintf(is + 2 * i, 3, "%02x", sum[i]);
+	str_hex(sum, sizeof(sum), is);
 	/* Looked at once more, it is moved aside, so that getting the image again heals it. */
 	if (r == 0 && strcmp(is, p->digest) != 0 && blobs_verify(x->c->state, p->digest, e) == 0)
 		r = err_set(e, ERR_DAMAGED, EBADMSG, "blobs/%s changed while it was exported",

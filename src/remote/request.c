@@ -381,10 +381,7 @@ static enum err_kind kind_of(const char *code)
 		return ERR_LIMIT;
 	if (strcmp(code, "method_not_allowed") == 0)
 		return ERR_UNSUPPORTED;
-	for (unsigned k = 1; k < ERR_KIND_COUNT; k++)
-		if (strcmp(code, err_kind_name((enum err_kind)k)) == 0)
-			return (enum err_kind)k;
-	return ERR_INTERNAL;
+	return err_kind_find(code);
 }
 
 int remote_error(const struct cove *cove, unsigned status, const void *p, size_t n, struct err *e)

@@ -241,6 +241,16 @@ static int check_site(struct server_conn *c, struct err *e)
 	return 0;
 }
 
+/* Ordinary ones again as soon as they are empty. */
+static void keep_secret(struct server_conn *c, bool is_secret)
+{
+	struct buf *both[] = {&c->in, &c->out};
+
+	for (size_t i = 0; i < 2; i++)
+		if ((is_secret || buf_len(both[i]) == 0) && buf_set_secret(both[i], is_secret) < 0)
+			conn_kill(c);
+}
+
 static bool step_head(struct server_conn *c)
 {
 	struct err e = {0};
@@ -271,6 +281,8 @@ static bool step_head(struct server_conn *c)
 		conn_kill(c);
 		return false;
 	}
+	/* NULL: it was answered already. */
+	keep_secret(c, c->call->route && c->call->route->secret);
 	c->continues = c->state == REQUEST_BODY && http_expects_continue(&c->call->head);
 	if (c->state == REQUEST_WAIT)
 		api_call_end_body(c->call);
@@ -350,6 +362,7 @@ static bool step_over(struct server_conn *c)
 	if (c->used > 0)
 		buf_consume(&c->in, c->used);
 	c->used = c->data_len = 0;
+	keep_secret(c, false);
 	c->begun = c->over = false;
 	c->state = c->sent.close || unread ? REQUEST_LINGER : REQUEST_HEAD;
 	conn_set_timer(c, c->state == REQUEST_HEAD ? SERVER_IDLE_MS : SERVER_STALL_MS);

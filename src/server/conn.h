@@ -33,7 +33,7 @@ struct server_conn {
 	char address[64];
 	struct api_sink sink;
 	enum request_state state;
-	struct buf in, out;
+	struct buf in, out;    /* secret while such a request is under way (api_route.secret) */
 	struct http_head head; /* until a call takes it */
 	struct http_body body;
 	struct api_call *call; /* under way; it is freed here */

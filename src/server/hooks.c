@@ -48,37 +48,18 @@ struct hooks {
 
 /* ---- a delivery, in a thread ---- */
 
-static void hmac_hex(const char *secret, const char *time, const char *body, size_t len,
-		     char ret[2 * SHA256_BYTES + 1])
+static void sign(const char *secret, const char *time, const char *body, size_t len,
+		 char ret[SHA256_HEX_SIZE])
 {
-	uint8_t pad[64] = {0}, sum[SHA256_BYTES];
-	size_t n = strlen(secret);
-	struct sha sha;
+	uint8_t sum[SHA256_BYTES];
+	struct sha_hmac mac;
 
-	/* A secret of ours is longer than a block. */
-	sha256_init(&sha);
-	sha_add(&sha, secret, n);
-	if (n > sizeof(pad))
-		sha_end(&sha, pad);
-	else
-		memcpy(pad, secret, n);
-	for (size_t i = 0; i < sizeof(pad); i++)
-		pad[i] ^= 0x36;
-	sha256_init(&sha);
-	sha_add(&sha, pad, sizeof(pad));
-	sha_add(&sha, time, strlen(time));
-	sha_add(&sha, ".", 1);
-	sha_add(&sha, body, len);
-	sha_end(&sha, sum);
-	for (size_t i = 0; i < sizeof(pad); i++)
-		pad[i] ^= 0x36 ^ 0x5c;
-	sha256_init(&sha);
-	sha_add(&sha, pad, sizeof(pad));
-	sha_add(&sha, sum, sizeof(sum));
-	sha_end(&sha, sum);
-	explicit_bzero(pad, sizeof(pad));
-	for (size_t i = 0; i < sizeof(sum); i++)
-		snprintf(ret + 2 * i, 3, "%02x", sum[i]);
+	sha256_hmac_init(&mac, secret, strlen(secret));
+	sha_add(&mac.sha, time, strlen(time));
+	sha_add(&mac.sha, ".", 1);
+	sha_add(&mac.sha, body, len);
+	sha256_hmac_end(&mac, sum);
+	str_hex(sum, sizeof(sum), ret);
 }
 
 static void note(struct hook *k, uint64_t seq, unsigned status, uint64_t ms, const char *error)
@@ -99,10 +80,9 @@ static void note(struct hook *k, uint64_t seq, unsigned status, uint64_t ms, con
 		json_kv_str(&j, "error", error);
 	json_object_end(&j);
 	/* A log that cannot be written stops no delivery. */
-	if (j.error == 0 && buf_append_str(&b, "\n") == 0 &&
-	    webhook_log_add(&k->hooks->api->cove->state, k->w.id, (const char *)buf_data(&b),
-			    buf_len(&b)) < 0)
-		k->r = k->r ? k->r : 0;
+	if (j.error == 0 && buf_append_str(&b, "\n") == 0)
+		(void)webhook_log_add(&k->hooks->api->cove->state, k->w.id,
+				      (const char *)buf_data(&b), buf_len(&b));
 	buf_done(&b);
 }
 
@@ -130,7 +110,7 @@ static void failed(struct hook *k, uint64_t seq, unsigned status, uint64_t ms, s
 static void deliver(struct hook *k, uint64_t seq, const char *body, size_t len)
 {
 	uint64_t began = clock_mono_ms();
-	char fields[512], seconds[24], sum[2 * SHA256_BYTES + 1], type[32];
+	char fields[512], seconds[24], sum[SHA256_HEX_SIZE], type[32];
 	const char *at = strstr(body, "\"type\":\"");
 	unsigned status = 0;
 	struct err e = {0};
@@ -139,7 +119,7 @@ static void deliver(struct hook *k, uint64_t seq, const char *body, size_t len)
 	at = at ? at + 8 : "\"";
 	snprintf(type, sizeof(type), "%.*s", (int)strcspn(at, "\""), at);
 	snprintf(seconds, sizeof(seconds), "%llu", (unsigned long long)clock_wall_ms() / 1000);
-	hmac_hex(k->w.secret, seconds, body, len, sum);
+	sign(k->w.secret, seconds, body, len, sum);
 	snprintf(fields, sizeof(fields),
 		 "Content-Type: application/json\r\nCove-Event-Id: %llu\r\nCove-Event-Type: %s\r\n"
 		 "Cove-Webhook-Id: %s\r\nCove-Signature: t=%s,v1=%s\r\n",

@@ -17,6 +17,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
+#include <malloc.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -268,6 +270,14 @@ static int serve(struct server *s, struct err *e)
 	return r;
 }
 
+/* What a request's JSON held is wiped when it is let go of. */
+static void wipe_json(void *p)
+{
+	if (p)
+		explicit_bzero(p, malloc_usable_size(p));
+	free(p);
+}
+
 int main(int argc, char **argv)
 {
 	struct server s = {.argv = argv + 1, .setup = calloc(1, sizeof(*s.setup))};
@@ -276,6 +286,7 @@ int main(int argc, char **argv)
 
 	fd_fill_low();
 	signal(SIGPIPE, SIG_IGN);
+	json_set_alloc_funcs(malloc, wipe_json);
 	if (!s.setup || argc < 1)
 		return 1;
 	r = server_config_read(&s.setup->config, s.argv, &e);

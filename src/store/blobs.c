@@ -49,8 +49,7 @@ static void digest_of(struct sha *sha, char ret[BLOB_DIGEST])
 	uint8_t sum[SHA256_BYTES];
 
 	sha_end(sha, sum);
-	for (size_t i = 0; i < sizeof(sum); i++)
-		snprintf(ret + 2 * i, 3, "%02x", sum[i]);
+	str_hex(sum, sizeof(sum), ret);
 }
 
 /* ---- reading ---- */

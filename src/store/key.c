@@ -42,17 +42,6 @@ static bool from_hex(const char *hex, uint8_t *ret, size_t n)
 	return true;
 }
 
-static void to_hex(const uint8_t *p, size_t n, char *ret)
-{
-	static const char digits[] = "0123456789abcdef";
-
-	for (size_t i = 0; i < n; i++) {
-		ret[2 * i] = digits[p[i] >> 4];
-		ret[2 * i + 1] = digits[p[i] & 15];
-	}
-	ret[2 * n] = 0;
-}
-
 static void hash_secret(const uint8_t secret[SECRET_BYTES], uint8_t ret[SHA256_BYTES])
 {
 	struct sha sha;
@@ -122,10 +111,10 @@ static uint64_t *number_at(const struct key *k, size_t i)
 
 int key_format(const struct key *k, struct buf *out)
 {
-	char hash[2 * SHA256_BYTES + 1];
+	char hash[SHA256_HEX_SIZE];
 	int r = lines_put(out, "name", k->name);
 
-	to_hex(k->hash, sizeof(k->hash), hash);
+	str_hex(k->hash, sizeof(k->hash), hash);
 	if (r == 0)
 		r = lines_put(out, "hash", hash);
 	for (size_t i = 0; i < NUMBER_COUNT && r == 0; i++)
@@ -422,7 +411,7 @@ int key_make(struct state *st, struct key *k, char ret_token[KEY_TOKEN_SIZE], st
 
 		memcpy(ret_token, prefixes[0], strlen(prefixes[0]));
 		memcpy(at, k->id, KEY_ID_SIZE - 1);
-		to_hex(secret, sizeof(secret), at + KEY_ID_SIZE - 1);
+		str_hex(secret, sizeof(secret), at + KEY_ID_SIZE - 1);
 	}
 	explicit_bzero(secret, sizeof(secret));
 	return r;

@@ -450,8 +450,7 @@ int layer_tar_pack(int root_fd, int out_fd, enum layer_tar_form form, struct lay
 	*ret = (struct layer_tar_result){
 		.bytes = p.bytes, .files = p.files, .stream_bytes = p.sha.bytes};
 	sha_end(&p.sha, sum);
-	for (size_t i = 0; i < sizeof(sum); i++)
-		snprintf(ret->diff + 2 * i, 3, "%02x", sum[i]);
+	str_hex(sum, sizeof(sum), ret->diff);
 	return 0;
 }
 

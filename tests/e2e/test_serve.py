@@ -11,6 +11,7 @@ import subprocess
 import pytest
 
 from conftest import DEADLINE, wait_until
+from door_rig import in_process
 from server import Server, WebSocket
 
 pytestmark = pytest.mark.once("root")
@@ -528,6 +529,19 @@ def test_a_key_opens_the_public_network_alone(server, token):
         server.ask("POST", f"/v1/boxes/{name}/grants", {"allow": allow}, token=t).error(403, "denied")
     server.ask("POST", f"/v1/boxes/{name}/grants", {"allow": "example.org:443"}, token=t).ok(204)
     server.ask("DELETE", f"/v1/boxes/{name}?force=1", token=t).ok()
+
+
+def test_what_is_secret_is_not_left_in_memory(server, cove):
+    """Neither of a request nor of an answer, when both are over."""
+    value, key = "v" + os.urandom(16).hex(), "t" + os.urandom(4).hex()
+    c = server.connection()
+    server.ask("PUT", f"/v1/secrets/{key.upper()}", {"value": value}, connection=c).ok(204)
+    token = server.ask("POST", "/v1/keys", {"name": key, "scopes": ["read"]}, connection=c).ok(201).json["token"]
+    found, read = in_process(server.process.pid, [value.encode(), token[13:].encode()])
+    cove("secret", "rm", key.upper()).ok()
+    cove("key", "rm", key).ok()
+    c.close()
+    assert read > 1 << 20 and found == []
 
 
 # ---- its end ----

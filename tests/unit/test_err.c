@@ -51,6 +51,9 @@ TEST(every_kind_has_a_name_and_a_status)
 		CHECK(err_kind_name((enum err_kind)k) != NULL);
 		CHECK((err_kind_exit((enum err_kind)k) == 0) == (k == ERR_NONE));
 	}
+	for (int k = 1; k < ERR_KIND_COUNT; k++)
+		CHECK_EQ(err_kind_find(err_kind_name((enum err_kind)k)), k);
+	CHECK_EQ(err_kind_find("nothing"), ERR_INTERNAL);
 	CHECK_STR(err_kind_name((enum err_kind)99), "internal");
 	CHECK_EQ(err_kind_exit((enum err_kind)99), 125);
 	CHECK_EQ(err_kind_exit(ERR_TIMEOUT), 124);

@@ -94,17 +94,22 @@ TEST(much_at_once_is_the_same)
 	}
 }
 
-/* RFC 4231, cases 1 and 2. */
+/* RFC 4231, cases 1, 2 and 6. */
 TEST(hmac)
 {
 	static const uint8_t one[4] = {0xb0, 0x34, 0x4c, 0x61}, two[4] = {0x5b, 0xdc, 0xc1, 0x46};
-	uint8_t key[20], sum[SHA256_BYTES];
+	static const uint8_t six[4] = {0x60, 0xe4, 0x31, 0x59};
+	uint8_t key[20], large[131], sum[SHA256_BYTES];
 
 	memset(key, 0x0b, sizeof(key));
 	sha256_hmac(key, sizeof(key), "Hi There", 8, sum);
 	CHECK(memcmp(sum, one, 4) == 0);
 	sha256_hmac("Jefe", 4, "what do ya want for nothing?", 28, sum);
 	CHECK(memcmp(sum, two, 4) == 0);
+	memset(large, 0xaa, sizeof(large));
+	sha256_hmac(large, sizeof(large), "Test Using Larger Than Block-Size Key - Hash Key First",
+		    54, sum);
+	CHECK(memcmp(sum, six, 4) == 0);
 }
 
 TAP_MAIN

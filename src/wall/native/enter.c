@@ -637,8 +637,7 @@ void enter_box(struct plan *p, const struct enter_fds *fds)
 
 	fd_leave_open(); /* exec closes them all, and so does place_descriptors before */
 	at = stpcpy(secret, SECRET_NAME);
-	for (size_t i = 0; i < sizeof(p->secret); i++)
-		at += snprintf(at, 3, "%02x", p->secret[i]);
+	str_hex(p->secret, sizeof(p->secret), at);
 	/* The groups that a process cannot be born in. */
 	for (size_t i = 0; i < cg->join_count; i++)
 		if (write(cg->join_fd[i], "0", 1) != 1) {
