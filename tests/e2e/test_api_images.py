@@ -164,6 +164,17 @@ def test_a_build_of_a_context(server, cove, key):
     assert not left_of(cove)
 
 
+def test_what_a_quota_counts_is_kept_or_refused(server, key):
+    """Whatever a box says of best effort, and where it says nothing."""
+    counted, other = key("--quota", "disk=12g"), key("--quota", "boxes=2")
+    for asked in ({"disk": "32m", "best_effort": True}, {"disk": "32m"}, {"best_effort": True}, {}):
+        body = {"storage": "plain", **asked}
+        server.ask("POST", "/v1/boxes", body, token=counted).error(501, "unsupported")
+        server.ask("POST", "/v1/run", {**body, "command": {"argv": ["true"]}}, token=counted).error(501, "unsupported")
+    server.ask("POST", "/v1/boxes", {"name": "loose", "storage": "plain"}, token=other).ok(201)
+    server.ask("DELETE", "/v1/boxes/loose?force=1", token=other).ok(204)
+
+
 def test_contexts_that_lead_out_are_refused(server, key):
     mine = key()
     out = io.BytesIO()
