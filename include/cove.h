@@ -1356,6 +1356,9 @@ struct cove_backup_options {
 	void *arg;
 	int fd; /* above 0: the file itself, open for both and empty or from its beginning on; then
 		 * path is only what it is called in messages */
+	/* Above 0, of an import: what the workspace's disk holds at most, whatever the file
+	 * says. */
+	uint64_t max_disk;
 };
 struct cove_backed_up {
 	uint64_t boxes, images, snapshots, workspaces, layers, blobs, bytes;

@@ -52,10 +52,15 @@ static int export_workspace(struct api_call *c, struct cove *cove, struct err *e
 
 /* ---- in ---- */
 
+static uint64_t disk_quota(const struct api_call *c)
+{
+	return c->who.is_operator ? 0 : c->who.key->quotas[KEY_QUOTA_DISK];
+}
+
 /* What a key sends is no longer than its disk quota. */
 static uint64_t bytes_max(const struct api_call *c)
 {
-	uint64_t quota = c->who.is_operator ? 0 : c->who.key->quotas[KEY_QUOTA_DISK];
+	uint64_t quota = disk_quota(c);
 
 	return quota && quota < PARCEL_BYTES_MAX ? quota : PARCEL_BYTES_MAX;
 }
@@ -75,7 +80,7 @@ static int hold_workspace(struct api_call *c, struct cove *cove, int fd, struct 
 static int import_as(struct api_call *c, struct cove *cove, enum key_kind kind, parcel_call *call,
 		     struct err *e)
 {
-	struct cove_backup_options o = {.size = sizeof(o)};
+	struct cove_backup_options o = {.size = sizeof(o), .max_disk = disk_quota(c)};
 	const char *name, *full;
 	struct cove_error err;
 	autoclose int fd = -1;

@@ -4,6 +4,7 @@
 #include "base/fd.h"
 #include "base/pass.h"
 #include "keeper/config.h"
+#include "store/key.h"
 #include "store/layer.h"
 #include "store/net.h"
 #include "wire/ctl.h"
@@ -135,8 +136,12 @@ int life_spawn_keeper(struct cove *cove, const struct life_start *start, int *re
 		.spec = *start->spec,
 	};
 	autoclose int warm_fd = start->warm_fd;
+	unsigned counted = 0;
 	int r = net_is_closed(start->spec->net) ? 0 : spawn_find_door(cove, e);
 
+	if (r == 0)
+		r = key_counted_limits(&cove->state, start->spec->owner, &counted, e);
+	config.counted = counted;
 	config.secret_count = start->secret_count;
 	if (start->secret_count > 0)
 		memcpy(config.secrets, start->secrets,

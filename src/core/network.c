@@ -25,18 +25,28 @@ static bool has_items(const char *const *list)
 	return list && list[0];
 }
 
-static int check_patterns(struct cove *cove, bool allow, const char *const *list, size_t *count,
-			  struct err *e)
+static size_t count_items(const char *const *list)
+{
+	size_t n = 0;
+
+	while (list && list[n])
+		n++;
+	return n;
+}
+
+/* Each costs a process to check, so too many are refused before the first. */
+static int check_patterns(struct cove *cove, const struct cove_box_options *o, struct err *e)
 {
 	int r = 0;
 
-	for (; list && *list && r == 0; list++) {
-		if (++*count > DOOR_GRANTS_MAX)
-			return err_set(e, ERR_LIMIT, E2BIG,
-				       "more than %u inline rules: write a policy file instead",
-				       DOOR_GRANTS_MAX);
-		r = net_check_pattern(cove, allow, *list, e);
-	}
+	if (count_items(o->allow) + count_items(o->deny) > DOOR_GRANTS_MAX)
+		return err_set(e, ERR_LIMIT, E2BIG,
+			       "more than %u inline rules: write a policy file instead",
+			       DOOR_GRANTS_MAX);
+	for (const char *const *at = o->allow; at && *at && r == 0; at++)
+		r = net_check_pattern(cove, true, *at, e);
+	for (const char *const *at = o->deny; at && *at && r == 0; at++)
+		r = net_check_pattern(cove, false, *at, e);
 	return r;
 }
 
@@ -45,7 +55,6 @@ int network_choose(struct cove *cove, struct core_spec *s, const struct cove_box
 {
 	bool has_rules = has_items(o->allow) || has_items(o->deny);
 	struct net_choice choice;
-	size_t count = 0;
 	int r;
 
 	if (s->net[0])
@@ -61,9 +70,7 @@ int network_choose(struct cove *cove, struct core_spec *s, const struct cove_box
 	if (r == 0 && !net_is_closed(choice.policy))
 		r = spawn_find_door(cove, e);
 	if (r == 0)
-		r = check_patterns(cove, true, o->allow, &count, e);
-	if (r == 0)
-		r = check_patterns(cove, false, o->deny, &count, e);
+		r = check_patterns(cove, o, e);
 	if (r == 0) {
 		str_copy(s->net, sizeof(s->net), choice.policy);
 		s->spec.net = s->net;

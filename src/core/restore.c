@@ -169,6 +169,9 @@ static int making_begin(struct restore *s, struct restore_making *m, struct rest
 		return restore_bad_member(s, "a name that is none");
 	str_copy(m->name, sizeof(m->name), s->as ? s->as : from->name);
 	m->disk_bytes = from->disk_bytes;
+	/* Without one of its own it would be bounded by nothing. */
+	if (s->o.max_disk && (m->disk_bytes == 0 || m->disk_bytes > s->o.max_disk))
+		m->disk_bytes = s->o.max_disk;
 	r = restore_stage_open(s, stage, dir_fd);
 	if (r < 0)
 		return r;
@@ -702,7 +705,11 @@ static int restore_all(struct restore *s, int fd)
 	making_done(&s->box);
 	if (r == 0)
 		r = restore_swap(s);
-	layer_pins_close(&s->cove->state, &s->cove->ids, &s->pins);
+	/* One that failed leaves no layer, and an import none that it did not need. */
+	if (r < 0 || s->is_import)
+		layer_pins_close_unused(&s->cove->state, &s->cove->ids, &s->pins);
+	else
+		layer_pins_close(&s->cove->state, &s->cove->ids, &s->pins);
 	restore_stages_done(s);
 	return r;
 }

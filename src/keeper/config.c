@@ -8,6 +8,7 @@
 #include "base/fd.h"
 #include "base/lines.h"
 #include "base/locked.h"
+#include "base/str.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -38,6 +39,13 @@ enum { STRING_COUNT = sizeof(strings) / sizeof(strings[0]) };
 static const char **string_at(const struct keeper_config *c, size_t i)
 {
 	return (const char **)((uintptr_t)c + strings[i].offset);
+}
+
+bool keeper_config_is_due(const struct keeper_config *c, enum limit_id id)
+{
+	const struct spec *s = &c->spec;
+
+	return (c->counted | (s->best_effort ? 0 : s->limits_asked)) & 1u << id;
 }
 
 /* One secret: whose it is and where, then its bytes. */
@@ -80,6 +88,8 @@ int keeper_config_write(const struct keeper_config *c, int *ret_fd, struct err *
 		r = lines_put(&text, "visit", "1");
 	if (r == 0 && c->soon)
 		r = lines_put(&text, "soon", "1");
+	if (r == 0 && c->counted)
+		r = lines_put_u64(&text, "counted", c->counted);
 	for (size_t i = 0; i < c->secret_count && r == 0; i++)
 		r = put_secret(&text, &c->secrets[i]);
 	if (r == 0)
@@ -141,6 +151,8 @@ static int parse(struct keeper_config *c, size_t len, struct err *e)
 			*(key[0] == 'v' ? &c->visit : &c->soon) = true;
 			continue;
 		}
+		if (strcmp(key, "counted") == 0 && str_parse_u64(value, UINT64_MAX, &c->counted))
+			continue;
 		if ((strcmp(key, "secret") == 0 || strcmp(key, "secret_data") == 0) &&
 		    take_secret(c, key, value))
 			continue;

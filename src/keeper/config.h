@@ -32,11 +32,17 @@ struct keeper_config {
 	const char *premade; /* made ahead, in that directory (store/premade.h); NULL: it is not */
 	bool soon;	     /* its first command comes at once */
 	bool visit;	     /* up for its first client alone */
+	/* 1 << limit_id: a quota of the box's owner counts it, so that it is kept or the box does
+	 * not start, whatever best_effort says. */
+	uint64_t counted;
 	struct wall_secret secrets[BUILD_SECRETS_MAX]; /* of a RUN (core/build_run.h); in no file */
 	size_t secret_count;
 	struct spec spec;
 	char *text; /* owned when read; everything points into it */
 };
+
+/* Is that limit to be kept or refused? */
+bool keeper_config_is_due(const struct keeper_config *c, enum limit_id id);
 
 int keeper_config_write(const struct keeper_config *c, int *ret_fd, struct err *e);
 int keeper_config_read(struct keeper_config *ret, int fd, struct err *e);

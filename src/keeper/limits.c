@@ -1,9 +1,9 @@
 /*
  * What a box may use: from its specification to groups, wall and volume; see life.h.
  *
- * What the caller asked for is kept or refused. A default, and everything under --best-effort, is
- * kept if this host can, and otherwise stands among the notes as "memory: <why and remedy>", which
- * `cove inspect` shows under not_enforced.
+ * What the caller asked for is kept or refused, and so is what a quota of the box's key counts. A
+ * default, and everything under --best-effort, is kept if this host can, and otherwise stands among
+ * the notes as "memory: <why and remedy>", which `cove inspect` shows under not_enforced.
  */
 #include "base/fd.h"
 #include "base/str.h"
@@ -34,13 +34,18 @@ static const struct {
 	{LIMIT_IO, CGROUP_IO},
 };
 
-/* It was asked for, and it is not to be had: refused, or noted. */
+/* It is not to be had: refused where it is due, else noted. */
 static int not_kept(struct keeper_life *l, enum limit_id id, const char *why, struct err *e)
 {
 	const struct spec *s = &l->config.spec;
 	char text[LIMIT_TEXT];
 
-	if (s->limits_asked & 1u << id && !s->best_effort)
+	if (l->config.counted & 1u << id)
+		return err_set(e, ERR_UNSUPPORTED, ENOTSUP,
+			       "a quota counts %s, and it cannot be kept here: %s; or use a key "
+			       "without that quota",
+			       limit_flag(id), why);
+	if (keeper_config_is_due(&l->config, id))
 		return err_set(e, ERR_UNSUPPORTED, ENOTSUP, "%s %s cannot be kept here: %s",
 			       limit_flag(id), limit_format(id, s->limits[id], text), why);
 	keeper_note(&l->k, "%s: %s", limit_word(id), why);

@@ -30,19 +30,14 @@ static int too_long(struct err *e)
 	return err_set(e, ERR_INVALID, ENAMETOOLONG, "the workspace's path is too long");
 }
 
-/* The limit was asked for, so that it is kept or the box does not start. */
-static bool disk_is_due(const struct spec *s)
-{
-	return s->limits_asked & 1u << LIMIT_DISK && !s->best_effort;
-}
-
 /* What the workspace of a box with a disk limit cannot keep. */
-static int not_bounded(struct keeper_mounts *m, const struct spec *s,
+static int not_bounded(struct keeper_mounts *m, const struct keeper_config *c,
 		       const struct workspace_use *use, struct err *e)
 {
+	const struct spec *s = &c->spec;
 	bool is_lost = use->root_fd < 0 || use->needs_root; /* a new one is no better */
 
-	if (disk_is_due(s))
+	if (keeper_config_is_due(c, LIMIT_DISK))
 		return err_set(e, ERR_UNSUPPORTED, ENOTSUP,
 			       "--disk cannot be kept in workspace '%s': %s; %s, or use "
 			       "--best-effort",
@@ -55,14 +50,16 @@ static int not_bounded(struct keeper_mounts *m, const struct spec *s,
 }
 
 /* It was made by another box with a larger limit, and has what that box put there. */
-static int larger_disk(struct keeper_mounts *m, const struct spec *s, uint64_t bytes, struct err *e)
+static int larger_disk(struct keeper_mounts *m, const struct keeper_config *c, uint64_t bytes,
+		       struct err *e)
 {
+	const struct spec *s = &c->spec;
 	/* Up, so that a limit of so much is kept. */
 	uint64_t mib = (bytes + (1 << 20) - 1) >> 20;
 	char text[LIMIT_TEXT];
 
 	limit_format(LIMIT_DISK, s->limits[LIMIT_DISK], text);
-	if (disk_is_due(s))
+	if (keeper_config_is_due(c, LIMIT_DISK))
 		return err_set(e, ERR_UNSUPPORTED, ENOTSUP,
 			       "--disk %s cannot be kept: workspace '%s' has a disk of %" PRIu64
 			       " MiB; use another workspace, --disk %" PRIu64 "M, or --best-effort",
@@ -106,9 +103,10 @@ static void make_stacked(const struct keeper_mounts *m, struct wall_mount *w)
 	w->upper_in_src = !w->volume;
 }
 
-static int open_named(struct keeper_mounts *m, const struct spec *s, struct state *st,
+static int open_named(struct keeper_mounts *m, const struct keeper_config *c, struct state *st,
 		      struct err *e)
 {
+	const struct spec *s = &c->spec;
 	/* Only who asks matters here: the volume is stored with the box's own ids. */
 	const struct ids ids = {.kind = geteuid() == 0 ? IDS_RANGE : IDS_SINGLE};
 	const char *name = s->workspace;
@@ -123,11 +121,12 @@ static int open_named(struct keeper_mounts *m, const struct spec *s, struct stat
 		st->workspaces_fd = open(all, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (st->workspaces_fd < 0)
 		return err_errno(e, errno, "open '%s'", all);
-	r = workspace_use(st, name, &ids, s->limits[LIMIT_DISK], disk_is_due(s), &use, e);
+	r = workspace_use(st, name, &ids, s->limits[LIMIT_DISK],
+			  keeper_config_is_due(c, LIMIT_DISK), &use, e);
 	if (r == 0 && use.why[0])
-		r = not_bounded(m, s, &use, e);
+		r = not_bounded(m, c, &use, e);
 	else if (r == 0 && s->limits[LIMIT_DISK] && use.volume.bytes > s->limits[LIMIT_DISK])
-		r = larger_disk(m, s, use.volume.bytes, e);
+		r = larger_disk(m, c, use.volume.bytes, e);
 	if (r < 0) {
 		workspace_use_done(&use);
 		return r;
@@ -212,16 +211,17 @@ static void make_copy(struct keeper_mounts *m, struct wall_mount *w)
 	w->upper = WORKSPACE_COPY;
 }
 
-static int add_workspace(struct keeper_mounts *m, const struct spec *s, struct state *st,
+static int add_workspace(struct keeper_mounts *m, const struct keeper_config *c, struct state *st,
 			 struct err *e)
 {
+	const struct spec *s = &c->spec;
 	struct wall_mount w = {
 		.src = m->workspace, .dst = WORKSPACE_DST, .owned = s->workspace != NULL};
 	int r;
 
 	if (!s->workspace && !s->workspace_dir)
 		return 0;
-	r = s->workspace ? open_named(m, s, st, e) : open_host_dir(m, st, s, &w, e);
+	r = s->workspace ? open_named(m, c, st, e) : open_host_dir(m, st, s, &w, e);
 	if (r < 0)
 		return r;
 	if (m->volume.mount_fd >= 0)
@@ -287,7 +287,7 @@ void keeper_mounts_init(struct keeper_mounts *m)
 int keeper_mounts_make(struct keeper_mounts *m, const struct keeper_config *c, struct state *st,
 		       struct err *e)
 {
-	int r = add_workspace(m, &c->spec, st, e);
+	int r = add_workspace(m, c, st, e);
 
 	for (size_t i = 0; i < c->spec.mount_count && r == 0; i++)
 		r = add_mount(m, &c->spec, &c->spec.mounts[i], st, e);

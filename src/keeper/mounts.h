@@ -30,8 +30,8 @@ struct keeper_mounts {
 
 /* None, so that keeper_mounts_done has nothing to do. */
 void keeper_mounts_init(struct keeper_mounts *m);
-/* st needs its home and run, and home_fd for a new workspace. A disk limit that the caller asked
- * for and that the workspace cannot keep is refused, unless best effort will do. keeper_mounts_done
+/* st needs its home and run, and home_fd for a new workspace. A disk limit that is
+ * due (keeper_config_is_due) and that the workspace cannot keep is refused. keeper_mounts_done
  * when the wall has taken them, also after a failure. */
 int keeper_mounts_make(struct keeper_mounts *m, const struct keeper_config *c, struct state *st,
 		       struct err *e);

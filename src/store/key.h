@@ -149,6 +149,9 @@ struct key_usage {
 /* One box more, running or not: what it may use, and not what it happens to use now. Without a
  * limit that is everything. Its named workspace may take as much of the disk again. */
 void key_usage_add_box(struct key_usage *u, const struct spec *box);
+/* 1 << limit_id for each limit of a box that a quota of its owner counts: what is counted is kept.
+ * NULL, and a key that is not of this machine, have none. */
+int key_counted_limits(struct state *st, const char *owner, unsigned *ret, struct err *e);
 /* ERR_LIMIT with the quota, what is used and asked, and the remedy, where `more` does not fit
  * beside `now`. Where nothing more is asked for nothing is refused. */
 int key_quota_check(const struct key *k, const struct key_usage *now, const struct key_usage *more,

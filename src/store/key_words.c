@@ -221,6 +221,23 @@ void key_usage_add_box(struct key_usage *u, const struct spec *box)
 	}
 }
 
+int key_counted_limits(struct state *st, const char *owner, unsigned *ret, struct err *e)
+{
+	struct key key;
+	int r;
+
+	*ret = 0;
+	if (!owner)
+		return 0;
+	r = key_read(st, owner, &key, e);
+	if (r == 0)
+		*ret = (key.quotas[KEY_QUOTA_MEM] ? 1u << LIMIT_MEM : 0) |
+		       (key.quotas[KEY_QUOTA_CPUS] ? 1u << LIMIT_CPUS : 0) |
+		       (key.quotas[KEY_QUOTA_DISK] ? 1u << LIMIT_DISK : 0);
+	key_done(&key);
+	return r == -ENOENT ? 0 : r;
+}
+
 static const char *format_amount(enum quota_unit unit, uint64_t v, char ret[SIZE_TEXT])
 {
 	if (v == KEY_EVERYTHING)

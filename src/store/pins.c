@@ -32,6 +32,22 @@ void layer_pins_close(struct state *s, const struct ids *ids, struct layer_pins 
 	*p = LAYER_PINS_NONE;
 }
 
+void layer_pins_close_unused(struct state *s, const struct ids *ids, struct layer_pins *p)
+{
+	struct layer_pins had = {.dir = LAYER_NEW_NONE, .ids = p->ids, .count = p->count};
+	autoclose int lock_fd = -1;
+
+	p->ids = NULL;
+	p->count = 0;
+	layer_pins_close(s, ids, p);
+	if (had.count && layers_lock(s, &lock_fd, NULL) == 0) {
+		layers_trash_unused(s, (const char *const *)had.ids, had.count);
+		fd_close(&lock_fd);
+		layers_sweep(s, ids);
+	}
+	layer_pins_close(s, ids, &had);
+}
+
 static int write_pins(const struct layer_pins *p)
 {
 	struct buf b;

@@ -20,6 +20,8 @@ struct layer_pins {
 
 int layer_pins_open(struct state *s, struct layer_pins *ret, struct err *e);
 void layer_pins_close(struct state *s, const struct ids *ids, struct layer_pins *p);
+/* The same, and those that nothing else refers to go. */
+void layer_pins_close_unused(struct state *s, const struct ids *ids, struct layer_pins *p);
 
 /* Under the layers' lock: from now on none is removed. -ENOENT where there is no such layer. */
 int layer_pins_add(struct state *s, struct layer_pins *p, const char *id, struct err *e);

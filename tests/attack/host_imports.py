@@ -73,9 +73,9 @@ def layer(*entries, name=ID, **more):
     return member(head, tree(*entries) if content is None else content, **more)
 
 
-def record(name="evil", layer_ids=(ID,)):
+def record(name="evil", layer_ids=(ID,), **more):
     """Of a box that says of itself that it may do everything."""
-    spec = lines(name="evil", image="host", base_user="user", wall="native", net="open", created_ms=1)
+    spec = lines(name="evil", image="host", base_user="user", wall="native", net="open", created_ms=1, **more)
     text = lines(id="cd" * 32, box="evil", storage="plain", spec=spec, box_created_ms=1, created_ms=1, bytes=1, files=1,
                  left_out=0, frozen_us=0, total_us=0, layer=list(layer_ids))
     return member(lines(what="snapshot", name=name), with_sum(text))
@@ -106,6 +106,7 @@ def refused(canary):
     files |= {
         "a tree that goes on": parcel(record(), layer(content=tree(plain(b"x")) + plain(b"y"))),
         "a tree without an end": parcel(record(), layer(content=tree(plain(b"x"), end=b""))),
+        "a record that is none": parcel(layer(plain(b"x")), record(mem_bytes=-1)),
         "entries after the end": whole + whole[20:], "cut": whole[:-40], "no members": parcel(),
         "layers alone": parcel(layer(plain(b"x"))),
         "a hash that lies": parcel(record(), layer(plain(b"x"), digest=b"\0" * 32)),
@@ -146,6 +147,7 @@ def hostile_file(rig):
         need(said.rc == 125 and said.err.startswith(b"cove: ") and said.err.count(b"\n") == 1, f"{what}: {said!r}")
         need(not set(said.err) & {0x1b, 7}, f"{what}: raw on the terminal: {said.err!r}")
         need(state(cove) == names, f"{what}: left {sorted(state(cove) - names)[:4]}")
+        need(layers(cove) <= before, f"{what}: left {sorted(layers(cove) - before)[:4]} until somebody sweeps")
         need(not left(cove, before), f"{what}: left {left(cove, before)[:4]}")
     cove("system", "verify", "--deep").ok()
     cove("fork", "good", "--name", "alive").ok()

@@ -164,6 +164,32 @@ def test_a_build_of_a_context(server, cove, key):
     assert not left_of(cove)
 
 
+def test_what_a_quota_counts_is_kept_or_refused(server, key):
+    """Whatever a box says of best effort, and where it says nothing."""
+    counted, other = key("--quota", "disk=12g"), key("--quota", "boxes=2")
+    for asked in ({"disk": "32m", "best_effort": True}, {"disk": "32m"}, {"best_effort": True}, {}):
+        body = {"storage": "plain", **asked}
+        server.ask("POST", "/v1/boxes", body, token=counted).error(501, "unsupported")
+        server.ask("POST", "/v1/run", {**body, "command": {"argv": ["true"]}}, token=counted).error(501, "unsupported")
+    server.ask("POST", "/v1/boxes", {"name": "loose", "storage": "plain"}, token=other).ok(201)
+    server.ask("DELETE", "/v1/boxes/loose?force=1", token=other).ok(204)
+
+
+def test_a_workspaces_disk_is_its_keys_to_pay(server, cove, key):
+    """Whatever the file says of it."""
+    mine, other = key("--quota", "disk=64m"), key()
+    server.ask("POST", "/v1/boxes", {"name": "w", "workspace": "large", "disk": "100m"}, token=other).ok(201)
+    server.ask("DELETE", "/v1/boxes/w?force=1", token=other).ok(204)
+    file = server.ask("GET", "/v1/workspaces/large/export", token=other).ok().body
+    server.ask("POST", "/v1/workspaces/import?name=copy", file, token=mine).ok(201)
+    disks = {p.name.split("_")[1]: p.stat().st_size for p in pathlib.Path(cove.home, "workspaces").glob("*_*.img")}
+    assert not disks or disks["copy.img"] < 100 << 20 < disks["large.img"]  # what ext4 needs is beside
+    asked = {"workspace": "copy", "disk": "16m", "best_effort": True, "command": {"argv": ["true"]}}
+    server.ask("POST", "/v1/run", asked, token=mine).error(501, "unsupported")
+    server.ask("DELETE", "/v1/workspaces/large", token=other).ok(204)
+    server.ask("DELETE", "/v1/workspaces/copy", token=mine).ok(204)
+
+
 def test_contexts_that_lead_out_are_refused(server, key):
     mine = key()
     out = io.BytesIO()

@@ -496,6 +496,11 @@ def test_a_quota_holds_also_for_many_at_once(server, cove, token):
     server.ask("POST", "/v1/forks", {"box": name, "count": 1}, token=t).error(429, "limit")
 
 
+def test_too_many_rules_are_refused_before_the_first_is_checked(server):
+    body = {"allow": ["https://no.host"] + ["a.test"] * 600, "deny": ["b.test"] * 600}
+    server.ask("POST", "/v1/boxes", body).error(429, "limit")
+
+
 def test_one_key_leaves_threads_to_the_others(server, token):
     t, other = token(), token()
     name = server.ask("POST", "/v1/boxes", {}, token=t).ok(201).json["name"]
