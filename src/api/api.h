@@ -115,9 +115,8 @@ struct api_call {
 	struct api_sink *sink; /* NULL: the client has gone */
 	struct api_call *next, **at;
 	enum api_state state;
-	char id[20];		     /* of the request, for logs */
-	uint64_t began_ms, began_ns; /* on the loop's clock; on the monotonic one */
-
+	char id[20];			       /* of the request, for logs */
+	uint64_t began_ms, began_ns;	       /* on the loop's clock; on the monotonic one */
 	const struct api_route *route, *asked; /* asked: also where it may not */
 	struct http_head head;		       /* owned: a thread reads it, too */
 	const char *method, *path, *query;     /* in memory; query may be NULL */
@@ -129,6 +128,7 @@ struct api_call {
 
 	struct buf text; /* of a JSON body so far */
 	json_t *body;	 /* owned */
+	size_t held;	 /* bytes of memory for either that are accounted for (bodies.c) */
 
 	/* The answer. */
 	unsigned status;

@@ -6,6 +6,8 @@
  *				   +--> STREAMS ------------+
  *				   +--> SOCKET  ------------+
  *
+ * JSON that is long is read in a thread, also where the handler is one of the loop.
+ *
  * A client that goes leaves a call without a sink: what is under way in the loop is cancelled by
  * its on_gone, a thread sees it (`gone`, its pipes, cancel_fd) and the call ends when it has.
  */
@@ -15,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/limits_server.h"
 #include "base/rand.h"
 #include "base/str.h"
 #include "http/sse.h"
@@ -171,24 +174,50 @@ static void call_run(struct api_call *c)
 	api_reply(c, r, &e);
 }
 
-static void call_take_json(struct api_call *c)
+int api_call_decode(struct api_call *c, struct err *e)
 {
-	struct err e = {0};
 	int r = 0;
 
 	if (buf_len(&c->text) > 0)
-		r = api_in_parse((const char *)buf_data(&c->text), buf_len(&c->text), &c->body, &e);
+		r = api_in_parse((const char *)buf_data(&c->text), buf_len(&c->text), &c->body, e);
 	buf_done(&c->text);
 	buf_init(&c->text, 0);
-	if (r < 0)
-		api_reply(c, r, &e);
-	else
+	return r == 0 && c->route->take ? c->route->take(c, e) : r;
+}
+
+void api_call_decoded(struct api_call *c)
+{
+	if (!c->sink) {
+		c->result = err_set(&c->error, ERR_INTERRUPTED, ECANCELED, "the client has gone");
+		api_call_gone_ends(c);
+	} else if (c->result < 0) {
+		api_reply(c, c->result, &c->error);
+	} else {
 		call_run(c);
+	}
+}
+
+static void call_take_json(struct api_call *c)
+{
+	if (c->route->work) {
+		call_run(c); /* its thread decodes */
+		return;
+	}
+	c->state = API_RUNS;
+	if (buf_len(&c->text) > API_JSON_HERE_MAX) {
+		c->result = api_work_decode(c, &c->error);
+		if (c->result == 0)
+			return;
+	} else {
+		c->result = api_call_decode(c, &c->error);
+	}
+	api_call_decoded(c);
 }
 
 size_t api_call_body(struct api_call *c, const void *p, size_t n)
 {
 	struct err e;
+	int r;
 
 	if (c->state == API_OVER)
 		return n;
@@ -198,11 +227,12 @@ size_t api_call_body(struct api_call *c, const void *p, size_t n)
 		return c->on_body(c, p, n);
 	if (c->state != API_READS || n == 0)
 		return n;
-	if (buf_append(&c->text, p, n) < 0) {
-		err_set(&e, ERR_LIMIT, EMSGSIZE, "the request's body is longer than %zu bytes",
-			c->text.max);
-		api_reply(c, -EMSGSIZE, &e);
-	}
+	r = api_body_hold(c, buf_len(&c->text) + n, &e);
+	if (r == 0 && buf_append(&c->text, p, n) < 0)
+		r = err_set(&e, ERR_LIMIT, EMSGSIZE, "the request's body is longer than %zu bytes",
+			    c->text.max);
+	if (r < 0)
+		api_reply(c, r, &e);
 	return n;
 }
 

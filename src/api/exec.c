@@ -350,17 +350,28 @@ static struct api_exec *exec_new(struct api_call *c, enum exec_mode mode)
 	return x;
 }
 
+/* Much stdin takes a while, too. */
+static int exec_take(struct api_call *c, struct err *e)
+{
+	struct api_command *cmd = api_memory_get(&c->memory, sizeof(*cmd));
+
+	if (!cmd)
+		return err_errno(e, ENOMEM, "begin a command");
+	c->arg = cmd;
+	return api_command_take(c, c->body, cmd, e);
+}
+
 static int exec_run(struct api_call *c, struct err *e)
 {
 	bool events = http_head_has_token(&c->head, "Accept", "text/event-stream");
+	const struct api_command *cmd = c->arg;
 	struct api_exec *x = exec_new(c, events ? EXEC_EVENTS : EXEC_WAIT);
 	int r;
 
 	if (!x)
 		return err_errno(e, ENOMEM, "begin a command");
-	r = api_command_take(c, c->body, &x->cmd, e);
-	if (r == 0)
-		r = exec_begin(x, e);
+	x->cmd = *cmd;
+	r = exec_begin(x, e);
 	if (r < 0) {
 		c->on_gone = NULL;
 		exec_free(x);
@@ -431,7 +442,7 @@ static int exec_join(struct api_call *c, struct err *e)
 /* clang-format off */
 const struct api_route api_exec_routes[] = {
 	{"POST", "/v1/boxes/{box}/exec", "runCommand", KEY_RUN, API_BODY_JSON, 16 << 20,
-	 .now = exec_run},
+	 .take = exec_take, .now = exec_run},
 	{"GET", "/v1/boxes/{box}/exec", "openCommand", KEY_RUN, .now = exec_socket, .socket = true},
 	{"GET", "/v1/boxes/{box}/execs/{exec}/attach", "joinCommand", KEY_RUN, .now = exec_join,
 	 .socket = true},

@@ -1,6 +1,7 @@
 /* A JSON object into a struct; see in.h. */
 #include "api/in.h"
 
+#include "base/limits_server.h"
 #include "base/size.h"
 #include "base/str.h"
 #include "cove.h"
@@ -261,11 +262,34 @@ static bool is_deep(json_t *v, unsigned left)
 	return false;
 }
 
+/* As many as there are signs between values: before any of them takes memory. */
+static bool has_many(const char *text, size_t len)
+{
+	bool in_string = false;
+	size_t count = 0;
+
+	for (size_t i = 0; i < len && count < API_JSON_VALUES_MAX; i++) {
+		char c = text[i];
+
+		if (c == '"')
+			in_string = !in_string;
+		else if (in_string)
+			i += c == '\\';
+		else
+			count += c == ',' || c == ':' || c == '[' || c == '{';
+	}
+	return count == API_JSON_VALUES_MAX;
+}
+
 int api_in_parse(const char *text, size_t len, json_t **ret, struct err *e)
 {
 	json_error_t why;
-	json_t *v = json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &why);
+	json_t *v;
 
+	if (has_many(text, len))
+		return err_set(e, ERR_LIMIT, EMSGSIZE, "the request's JSON has more than %u values",
+			       API_JSON_VALUES_MAX);
+	v = json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &why);
 	if (!v)
 		return err_set(e, ERR_INVALID, EBADMSG,
 			       "the request is not JSON: %.120s, in line %d, column %d", why.text,

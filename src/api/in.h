@@ -58,6 +58,6 @@ int api_in_take(struct api_memory *m, json_t *object, const struct api_in_table 
 		struct err *e);
 
 /* A text that a person wrote as JSON: strict (no duplicate keys, no NUL, nothing after it), nested
- * at most API_JSON_DEPTH_MAX. The value is the caller's. */
+ * at most API_JSON_DEPTH_MAX, of at most API_JSON_VALUES_MAX values. The value is the caller's. */
 enum { API_JSON_DEPTH_MAX = 32 };
 int api_in_parse(const char *text, size_t len, json_t **ret, struct err *e);

@@ -30,7 +30,9 @@ struct api_route {
 	const char *id; /* operationId in docs/api/openapi.yaml */
 	unsigned scope; /* 0: anybody, without a key */
 	enum api_body body;
-	size_t body_max; /* JSON: 0 is API_JSON_MAX */
+	size_t body_max; /* JSON: 0 is API_JSON_MAX; bytes: that are JSON, held in memory */
+	/* now, with JSON: of it what takes long, in a thread where the body is; not an answer. */
+	int (*take)(struct api_call *c, struct err *e);
 	int (*now)(struct api_call *c, struct err *e);
 	int (*work)(struct api_call *c, struct cove *cove, struct err *e);
 	bool streams; /* work: the answer may be a stream */

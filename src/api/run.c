@@ -472,6 +472,7 @@ static int run_once(struct api_call *c, struct cove *cove, struct err *e)
 
 /* clang-format off */
 const struct api_route api_run_routes[] = {
-	{"POST", "/v1/run", "run", KEY_RUN, API_BODY_BYTES, .work = run_once, .streams = true},
+	{"POST", "/v1/run", "run", KEY_RUN, API_BODY_BYTES, RUN_JSON_MAX,
+	 .work = run_once, .streams = true},
 	{0}};
 /* clang-format on */

@@ -218,6 +218,17 @@ static void take_back(struct cove *cove)
 	cove->on_making = NULL;
 }
 
+static int run_work(struct api_call *c, struct cove *cove)
+{
+	int r = c->route->body == API_BODY_JSON ? api_call_decode(c, &c->error) : 0;
+
+	if (r == 0)
+		r = c->route->work(c, cove, &c->error);
+	/* Which may be many values, and nothing refers to them any more. */
+	json_decref(take_ptr(c->body));
+	return r;
+}
+
 static void on_run(struct ev_job *j, void *state)
 {
 	struct api_call *c = container(j, struct api_call, job);
@@ -230,7 +241,7 @@ static void on_run(struct ev_job *j, void *state)
 	else if (!api_goes_on(c))
 		c->result = err_set(&c->error, ERR_INTERRUPTED, ECANCELED, "the client has gone");
 	else
-		c->result = c->route->work(c, state, &c->error);
+		c->result = run_work(c, state);
 	if (c->result == 0)
 		c->result = api_trail_before_reply(c, &c->error);
 	if (state)
@@ -251,6 +262,11 @@ static void on_work_done(struct ev_job *j)
 		work_ends(c);
 }
 
+bool api_same_key(const struct api_call *a, const struct api_call *b)
+{
+	return a->who.key && b->who.key && strcmp(a->who.key->id, b->who.key->id) == 0;
+}
+
 /* One key's calls leave threads to the others: those that wait or follow may hold one for long. */
 static int check_share(const struct api_call *c, struct err *e)
 {
@@ -259,9 +275,7 @@ static int check_share(const struct api_call *c, struct err *e)
 	if (c->who.is_operator)
 		return 0;
 	for (const struct api_call *at = c->api->calls; at; at = at->next)
-		if (at != c && at->job.on_run && at->who.key && !at->who.is_operator &&
-		    strcmp(at->who.key->id, c->who.key->id) == 0)
-			count++;
+		count += at != c && at->job.on_run && !at->who.is_operator && api_same_key(at, c);
 	return count < share
 		       ? 0
 		       : err_set(e, ERR_LIMIT, EAGAIN,
@@ -270,10 +284,50 @@ static int check_share(const struct api_call *c, struct err *e)
 				 c->who.key->name, count);
 }
 
+static int push(struct api_call *c, struct err *e)
+{
+	int r = ev_work_push(c->api->work, &c->job);
+
+	if (r < 0)
+		c->job.on_run = NULL;
+	if (r == -EAGAIN)
+		return err_set(e, ERR_LIMIT, EAGAIN,
+			       "the server has as much to do as it may: ask again in a moment");
+	return r < 0 ? err_errno(e, -r, "begin the request") : 0;
+}
+
+static void on_decode(struct ev_job *j, void *state)
+{
+	struct api_call *c = container(j, struct api_call, job);
+
+	if (api_goes_on(c))
+		c->result = api_call_decode(c, &c->error);
+}
+
+static void on_decoded(struct ev_job *j)
+{
+	struct api_call *c = container(j, struct api_call, job);
+
+	c->job.on_run = NULL;
+	api_call_decoded(c);
+}
+
+int api_work_decode(struct api_call *c, struct err *e)
+{
+	int r = check_share(c, e);
+
+	if (r < 0)
+		return r;
+	c->job = (struct ev_job){.on_run = on_decode, .on_done = on_decoded};
+	return push(c, e);
+}
+
 int api_work_start(struct api_call *c, struct err *e)
 {
 	int r = c->route->scope ? check_share(c, e) : 0;
 
+	if (r == 0 && c->route->body == API_BODY_BYTES)
+		r = api_body_hold_all(c, e);
 	if (r < 0)
 		return r;
 	if (c->route->body == API_BODY_BYTES)
@@ -290,13 +344,8 @@ int api_work_start(struct api_call *c, struct err *e)
 		c->wait_ms = c->api->options.admission_wait_ms;
 		c->load = api_load_now(c->api);
 		c->job = (struct ev_job){.on_run = on_run, .on_done = on_work_done};
-		r = ev_work_push(c->api->work, &c->job);
-		if (r < 0)
-			c->job.on_run = NULL;
+		return push(c, e);
 	}
-	if (r == -EAGAIN)
-		return err_set(e, ERR_LIMIT, EAGAIN,
-			       "the server has as much to do as it may: ask again in a moment");
 	return r < 0 ? err_errno(e, -r, "begin the request") : 0;
 }
 

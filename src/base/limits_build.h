@@ -12,6 +12,8 @@
 #define BUILD_EXPAND_DEPTH_MAX	 32u		     /* ${...} in ${...} */
 #define BUILD_IGNORE_MAX	 (1u << 20)	     /* bytes of .dockerignore */
 #define BUILD_RULES_MAX		 4096u		     /* patterns in it */
+#define BUILD_MATCH_STEPS	 (1u << 30)	     /* of all of them, in one COPY, and */
+#define BUILD_MATCH_STEPS_EACH	 (1u << 16)	     /* for each file there, as many more */
 #define BUILD_PORTS_MAX		 1024u		     /* of one EXPOSE */
 #define BUILD_DEPTH_MAX		 256u	     /* directories of a context within each other */
 #define BUILD_SECRETS_MAX	 32u	     /* of one RUN */

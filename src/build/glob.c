@@ -2,7 +2,9 @@
  * Patterns; see glob.h.
  *
  * A pattern is a row of parts, and matching keeps the set of those that the path read so far can
- * have come to. So nothing is ever tried twice.
+ * have come to. So nothing is ever tried twice. Two parts that match nothing never stand side by
+ * side but for ** and *, so that the set grows by three with each byte, and most often it is empty
+ * after the first.
  */
 #include "build/glob.h"
 
@@ -92,6 +94,22 @@ static int take_part(const char **p, bool double_star, struct build_glob_part *p
 	return 0;
 }
 
+/* The part behind the last one. What may match nothing anyway is not said twice: "**" and a star
+ * in a row that ends with another "**" or star is that one alone. */
+static void add_part(struct build_glob *g)
+{
+	struct build_glob_part *part = &g->parts[g->count], *last = part - 1;
+	bool wide = part->kind == ALL || part->kind == DIRS;
+
+	if (g->count > 0 &&
+	    ((part->kind == STAR && last->kind == STAR) || (wide && last->kind == DIRS))) {
+		*last = *part;
+		*part = (struct build_glob_part){0};
+	} else {
+		g->count++;
+	}
+}
+
 int build_glob_init(struct build_glob *g, const char *pattern, bool double_star)
 {
 	size_t n = strlen(pattern);
@@ -108,8 +126,11 @@ int build_glob_init(struct build_glob *g, const char *pattern, bool double_star)
 	g->parts = calloc(n + 1, sizeof(*g->parts));
 	if (!g->parts)
 		return -ENOMEM;
-	while (*pattern && r == 0)
-		r = take_part(&pattern, double_star, &g->parts[g->count++]);
+	while (*pattern && r == 0) {
+		r = take_part(&pattern, double_star, &g->parts[g->count]);
+		if (r == 0)
+			add_part(g);
+	}
 	if (r < 0)
 		build_glob_done(g);
 	return r;
@@ -122,19 +143,39 @@ void build_glob_done(struct build_glob *g)
 	*g = (struct build_glob){0};
 }
 
-/* at[i]: part i comes next. within[i]: part i is DIRS and has begun. */
+/* at[i]: part i comes next. within[i]: part i is DIRS and has begun. Both only where low <= i <
+ * high. */
 struct reached {
+	size_t low, high;
 	bool at[BOX_PATH_MAX + 2], within[BOX_PATH_MAX + 2];
 };
+
+static void clear(struct reached *s)
+{
+	if (s->low < s->high) {
+		memset(s->at + s->low, 0, s->high - s->low);
+		memset(s->within + s->low, 0, s->high - s->low);
+	}
+	s->low = SIZE_MAX;
+	s->high = 0;
+}
+
+static void include(struct reached *s, size_t i)
+{
+	s->low = i < s->low ? i : s->low;
+	s->high = i >= s->high ? i + 1 : s->high;
+}
 
 /* Parts that may match nothing are passed, too. */
 static void arrive(const struct build_glob *g, struct reached *s, size_t i)
 {
 	s->at[i] = true;
+	include(s, i);
 	while (i < g->count &&
 	       (g->parts[i].kind == STAR || g->parts[i].kind == ALL || g->parts[i].kind == DIRS)) {
 		i++;
 		s->at[i] = true;
+		include(s, i);
 	}
 }
 
@@ -158,13 +199,13 @@ static bool eats(const struct build_glob_part *part, uint8_t c)
 static void step(const struct build_glob *g, const struct reached *from, struct reached *to,
 		 uint8_t c)
 {
-	memset(to->at, 0, g->count + 1);
-	memset(to->within, 0, g->count + 1);
-	for (size_t i = 0; i < g->count; i++) {
+	clear(to);
+	for (size_t i = from->low; i < from->high && i < g->count; i++) {
 		const struct build_glob_part *part = &g->parts[i];
 
 		if (from->within[i] || (from->at[i] && part->kind == DIRS)) {
 			to->within[i] = true;
+			include(to, i);
 			if (c == '/')
 				arrive(g, to, i + 1);
 		}
@@ -177,21 +218,49 @@ static void step(const struct build_glob *g, const struct reached *from, struct 
 	}
 }
 
-bool build_glob_matches(const struct build_glob *g, const char *path)
+static bool ends_with(const char *path, size_t n, const char *end)
+{
+	size_t m = strlen(end);
+
+	return n >= m && memcmp(path + n - m, end, m) == 0;
+}
+
+/* above: a directory above the path will do, which is the path up to a slash. */
+static bool matches(const struct build_glob *g, const char *path, bool above, uint64_t *steps)
 {
 	struct reached sets[2];
 	unsigned now = 0;
-	size_t n = strlen(path);
 
 	if (g->suffix) {
-		size_t m = strlen(g->suffix);
+		bool found = false;
 
-		return n >= m && memcmp(path + n - m, g->suffix, m) == 0;
+		for (size_t n = 0; above && path[n] && !found; n++, ++*steps)
+			found = path[n] == '/' && ends_with(path, n, g->suffix);
+		return found || ends_with(path, strlen(path), g->suffix);
 	}
-	memset(sets[0].at, 0, g->count + 1);
-	memset(sets[0].within, 0, g->count + 1);
+	for (unsigned i = 0; i < 2; i++) {
+		sets[i].low = 0;
+		sets[i].high = g->count + 1;
+		clear(&sets[i]);
+	}
 	arrive(g, &sets[0], 0);
-	for (; *path; path++, now ^= 1)
+	for (; *path && sets[now].low < sets[now].high; path++, now ^= 1) {
+		if (above && *path == '/' && sets[now].at[g->count])
+			return true;
+		*steps += sets[now].high - sets[now].low;
 		step(g, &sets[now], &sets[now ^ 1], (uint8_t)*path);
-	return sets[now].at[g->count];
+	}
+	return !*path && sets[now].at[g->count];
+}
+
+bool build_glob_matches(const struct build_glob *g, const char *path)
+{
+	uint64_t steps = 0;
+
+	return matches(g, path, false, &steps);
+}
+
+bool build_glob_covers(const struct build_glob *g, const char *path, uint64_t *steps)
+{
+	return matches(g, path, true, steps);
 }

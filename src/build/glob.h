@@ -3,7 +3,7 @@
  * slash) and, where asked for, with Docker's ** for any number of directories. No I/O.
  *
  * A pattern is compiled once. Matching takes time in proportion to pattern times path, whatever
- * they are.
+ * they are, and far less where the path soon cannot match any more.
  */
 #pragma once
 
@@ -22,6 +22,8 @@ struct build_glob {
 int build_glob_init(struct build_glob *g, const char *pattern, bool double_star);
 void build_glob_done(struct build_glob *g);
 bool build_glob_matches(const struct build_glob *g, const char *path);
+/* The path, or a directory above it. *steps grows by what it took. */
+bool build_glob_covers(const struct build_glob *g, const char *path, uint64_t *steps);
 
 /* Has it none of the characters that mean something in a pattern? */
 bool build_glob_is_plain(const char *pattern);

@@ -1,7 +1,6 @@
 /* .dockerignore; see ignore.h. */
 #include "build/ignore.h"
 
-#include "base/limits.h"
 #include "base/limits_build.h"
 #include "base/str.h"
 
@@ -119,34 +118,18 @@ void build_ignore_done(struct build_ignore *g)
 	*g = (struct build_ignore){0};
 }
 
-/* The path itself, or a directory above it. */
-static bool rule_matches(const struct build_rule *rule, const char *path)
-{
-	char above[BOX_PATH_MAX];
-
-	if (build_glob_matches(&rule->glob, path))
-		return true;
-	if (!str_copy(above, sizeof(above), path))
-		return false;
-	for (char *slash; (slash = strrchr(above, '/'));) {
-		*slash = 0;
-		if (build_glob_matches(&rule->glob, above))
-			return true;
-	}
-	return false;
-}
-
-bool build_ignore_has(const struct build_ignore *g, const char *path)
+int build_ignore_has(const struct build_ignore *g, const char *path, uint64_t steps_max,
+		     uint64_t *steps)
 {
 	bool out = false;
 
-	for (size_t i = 0; i < g->count; i++)
-		if (g->rules[i].is_exception == out && rule_matches(&g->rules[i], path))
+	for (size_t i = 0; i < g->count; i++) {
+		if (*steps > steps_max)
+			return -E2BIG;
+		++*steps;
+		if (g->rules[i].is_exception == out &&
+		    build_glob_covers(&g->rules[i].glob, path, steps))
 			out = !out;
+	}
 	return out;
-}
-
-bool build_ignore_has_all(const struct build_ignore *g, const char *path)
-{
-	return !g->has_exceptions && build_ignore_has(g, path);
 }

@@ -23,7 +23,7 @@ struct build_ignore {
 int build_ignore_parse(struct build_ignore *ret, const char *text, size_t len, struct err *e);
 void build_ignore_done(struct build_ignore *g);
 
-/* Is it left out? The path is relative, without "." or "..". */
-bool build_ignore_has(const struct build_ignore *g, const char *path);
-/* Is a directory left out, and all that is below it for certain? */
-bool build_ignore_has_all(const struct build_ignore *g, const char *path);
+/* 1: it is left out. The path is relative, without "." or "..". -E2BIG where *steps, which grow by
+ * what it takes, pass their maximum. */
+int build_ignore_has(const struct build_ignore *g, const char *path, uint64_t steps_max,
+		     uint64_t *steps);

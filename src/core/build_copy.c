@@ -43,6 +43,8 @@ static int fail(struct err *e, int code, const char *path)
 			       "'%s': a directory and something that is none cannot take each "
 			       "other's place",
 			       shown);
+	if (code == ECANCELED)
+		return err_set(e, ERR_INTERRUPTED, ECANCELED, "interrupted");
 	return err_errno(e, code, "copy to '%s'", shown);
 }
 
@@ -96,7 +98,7 @@ int build_copy_dirs(const struct build_copy *c, const char *path)
 
 /* ---- what is made there ---- */
 
-static int copy_bytes(int from, int to, uint64_t *count)
+static int copy_bytes(int from, int to, uint64_t *count, int cancel_fd)
 {
 	enum { BLOCK = 1 << 18 };
 	bool by_kernel = true;
@@ -105,8 +107,10 @@ static int copy_bytes(int from, int to, uint64_t *count)
 	for (;;) {
 		ssize_t n = -1;
 
+		if (fd_is_cancelled(cancel_fd))
+			return -ECANCELED;
 		if (by_kernel) {
-			n = (ssize_t)syscall(SYS_copy_file_range, from, NULL, to, NULL, 1u << 30,
+			n = (ssize_t)syscall(SYS_copy_file_range, from, NULL, to, NULL, 64u << 20,
 					     0);
 			by_kernel = n > 0;
 		}
@@ -160,7 +164,7 @@ static int put_file(struct build_copy *c, int dir_fd, const char *name,
 	to = openat(dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (to < 0)
 		return -errno;
-	r = copy_bytes(from, to, &c->bytes);
+	r = copy_bytes(from, to, &c->bytes, c->source.cancel_fd);
 	return r < 0 ? r : finish(c, to, found->st);
 }
 

@@ -113,7 +113,9 @@ static int on_found(void *arg, const struct build_found *found, struct err *e)
 static int hash_inside(struct inside_job *job)
 {
 	struct hash_job *j = (struct hash_job *)(void *)job;
-	struct build_source s = {.root_fd = j->b->context_fd, .ignore = &j->b->ignore};
+	struct build_source s = {.root_fd = j->b->context_fd,
+				 .ignore = &j->b->ignore,
+				 .cancel_fd = j->b->o.cancel_fd};
 	struct hashing h = {.block = malloc(HASH_BLOCK), .cancel_fd = j->b->o.cancel_fd};
 	int r = h.block ? 0 : err_errno(&job->err, ENOMEM, "read the context");
 

@@ -41,6 +41,13 @@ static int fail(struct err *e, int code, const char *path)
 	if (code == ELOOP || code == EXDEV)
 		return err_set(e, ERR_INVALID, ELOOP, "'%s' leads through links to nowhere",
 			       show(shown, path));
+	if (code == ECANCELED)
+		return err_set(e, ERR_INTERRUPTED, ECANCELED, "interrupted");
+	if (code == E2BIG)
+		return err_set(e, ERR_LIMIT, E2BIG,
+			       "there are more than %u files, or .dockerignore takes too long to "
+			       "match, at '%.80s'",
+			       TAR_ENTRIES_MAX, show(shown, path));
 	return err_errno(e, code, "read '%s'", show(shown, path));
 }
 
@@ -107,9 +114,26 @@ static int clean(const char *word, char ret[BOX_PATH_MAX])
 	return 0;
 }
 
-static bool is_left_out(const struct build_source *s, const char *path)
+/* Of each name that is come by: negative to give up. */
+static int goes_on(const struct build_source *s)
 {
-	return s->ignore && strcmp(path, ".") != 0 && build_ignore_has(s->ignore, path);
+	return fd_is_cancelled(s->cancel_fd) ? -ECANCELED : 0;
+}
+
+static int visit_more(struct build_source *s)
+{
+	return ++s->visited > TAR_ENTRIES_MAX ? -E2BIG : goes_on(s);
+}
+
+/* 1: it is. */
+static int is_left_out(struct build_source *s, const char *path)
+{
+	uint64_t max = BUILD_MATCH_STEPS + s->visited * BUILD_MATCH_STEPS_EACH;
+	int r = goes_on(s);
+
+	if (r < 0 || !s->ignore || strcmp(path, ".") == 0)
+		return r;
+	return build_ignore_has(s->ignore, path, max, &s->steps);
 }
 
 /* Paths below `above` that the rest of a pattern matches, part by part. */
@@ -131,17 +155,20 @@ static int match_rest(struct build_source *s, const char *above, const char *res
 	for (size_t i = 0; i < names.count && r == 0; i++) {
 		char path[BOX_PATH_MAX];
 
-		if (!build_glob_matches(&glob, names.list[i]))
+		r = goes_on(s);
+		if (r < 0 || !build_glob_matches(&glob, names.list[i]))
 			continue;
 		if (strcmp(above, ".") == 0 ? !str_copy(path, sizeof(path), names.list[i])
 					    : !path_join(path, sizeof(path), above, names.list[i]))
 			r = -ENAMETOOLONG;
-		else if (++s->visited > TAR_ENTRIES_MAX)
-			r = -E2BIG;
-		else if (slash)
+		else
+			r = visit_more(s);
+		if (r == 0 && slash) {
 			r = match_rest(s, path, slash + 1, ret);
-		else if (!is_left_out(s, path))
-			r = build_words_add(ret, path);
+		} else if (r == 0) {
+			r = is_left_out(s, path);
+			r = r == 0 ? build_words_add(ret, path) : r < 0 ? r : 0;
+		}
 	}
 	build_words_done(&names);
 	build_glob_done(&glob);
@@ -158,7 +185,10 @@ int build_source_find(struct build_source *s, const char *word, struct build_wor
 		return err_set(e, ERR_INVALID, EINVAL, "'%s' leads out of the context",
 			       show(shown, word));
 	if (r == 0 && build_glob_is_plain(path)) {
-		if (is_left_out(s, path))
+		r = is_left_out(s, path);
+		if (r < 0)
+			return fail(e, -r, path);
+		if (r > 0)
 			return err_set(e, ERR_NOT_FOUND, ENOENT,
 				       "'%s' is left out by .dockerignore", show(shown, path));
 		return build_words_add(ret, path);
@@ -193,21 +223,24 @@ static int has_exception(struct walk *w, int dir_fd)
 {
 	size_t len = strlen(w->at);
 	struct build_words names = {0};
-	int r = build_ignore_has_all(w->s->ignore, w->at) ? 0 : list_names(dir_fd, &names);
+	int r = w->s->ignore->has_exceptions ? list_names(dir_fd, &names) : 0;
 
 	for (size_t i = 0; i < names.count && r == 0; i++) {
 		autoclose int fd = -1;
 
 		if (len + strlen(names.list[i]) + 2 > sizeof(w->at))
 			r = -ENAMETOOLONG;
+		else if (w->depth >= BUILD_DEPTH_MAX)
+			r = -E2BIG;
+		else
+			r = visit_more(w->s);
 		if (r < 0)
 			break;
 		snprintf(w->at + len, sizeof(w->at) - len, "/%s", names.list[i]);
-		if (++w->s->visited > TAR_ENTRIES_MAX || w->depth >= BUILD_DEPTH_MAX) {
-			r = -E2BIG;
-		} else if (!build_ignore_has(w->s->ignore, w->at)) {
+		r = is_left_out(w->s, w->at);
+		if (r == 0) {
 			r = 1;
-		} else {
+		} else if (r > 0) {
 			fd = fd_openat2(dir_fd, names.list[i], O_RDONLY | O_DIRECTORY, 0, BELOW);
 			w->depth++;
 			r = fd < 0 ? 0 : has_exception(w, fd);
@@ -225,22 +258,22 @@ static int visit(struct walk *w, int dir_fd, const char *name, const struct stat
 	struct build_found found = {
 		.path = path + (*path == '/'), .name = name, .dir_fd = dir_fd, .st = st};
 
-	if (++w->s->visited > TAR_ENTRIES_MAX)
-		return err_set(w->e, ERR_LIMIT, E2BIG, "there are more than %u files",
-			       TAR_ENTRIES_MAX);
-	return w->fn(w->arg, &found, w->e);
+	int r = visit_more(w->s);
+
+	return r < 0 ? fail(w->e, -r, w->at) : w->fn(w->arg, &found, w->e);
 }
 
 static int walk_name(struct walk *w, int dir_fd, const char *name)
 {
 	autoclose int fd = -1;
 	struct stat st;
-	bool left_out = w->s->ignore && build_ignore_has(w->s->ignore, w->at);
-	int r;
+	int r, left_out = is_left_out(w->s, w->at);
 
+	if (left_out < 0)
+		return fail(w->e, -left_out, w->at);
 	if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return fail(w->e, errno, w->at);
-	if (left_out && (!S_ISDIR(st.st_mode) || build_ignore_has_all(w->s->ignore, w->at)))
+	if (left_out && (!S_ISDIR(st.st_mode) || !w->s->ignore->has_exceptions))
 		return 0;
 	if (S_ISDIR(st.st_mode)) {
 		fd = fd_openat2(dir_fd, name, O_RDONLY | O_DIRECTORY, 0, BELOW);

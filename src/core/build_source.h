@@ -14,7 +14,9 @@
 struct build_source {
 	int root_fd;			   /* borrowed */
 	const struct build_ignore *ignore; /* NULL: nothing is left out */
+	int cancel_fd;			   /* readable: give up; none: 0 or less */
 	uint64_t visited;		   /* of all calls; at most TAR_ENTRIES_MAX */
+	uint64_t steps;			   /* of matching, of all calls */
 };
 
 /* One thing below a source. */

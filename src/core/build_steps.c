@@ -94,10 +94,12 @@ static int make_tree(struct build_making *m, const struct build_step *step, cons
 			       .layers = layers,
 			       .user = step->kind == STEP_WORKDIR ? m->item->user : NULL,
 			       .pins = &b->pins,
+			       .cancel_fd = b->o.cancel_fd,
 			       .context_fd = b->context_fd,
 			       .ignore = &b->ignore};
 	struct build_expansions x = {0};
-	struct build_source context = {.root_fd = b->context_fd, .ignore = &b->ignore};
+	struct build_source context = {
+		.root_fd = b->context_fd, .ignore = &b->ignore, .cancel_fd = b->o.cancel_fd};
 	int r = find_source(m, from, &own, &t.from, e);
 
 	if (r == 0 && step->unpack && step->sources.count > 0)

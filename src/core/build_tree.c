@@ -185,6 +185,7 @@ static int do_step(struct tree_job *j, struct err *e)
 	c.root_fd = root;
 	c.source.root_fd = t->from ? from : t->context_fd;
 	c.source.ignore = t->from ? NULL : t->ignore;
+	c.source.cancel_fd = t->cancel_fd;
 	c.keeps_owners = t->from != NULL;
 	c.expanded = t->expanded;
 	c.expanded_count = t->expanded_count;

@@ -19,6 +19,7 @@ struct build_tree {
 	const struct build_words *layers; /* what was built so far, bottom first */
 	const char *user;		  /* who owns a WORKDIR that is made; NULL: root */
 	struct layer_pins *pins;	  /* holds the new layer */
+	int cancel_fd;			  /* readable: give up; none: 0 or less */
 	/* COPY: */
 	int context_fd;			       /* -1: none */
 	const struct build_ignore *ignore;     /* of the context */

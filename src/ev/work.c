@@ -25,8 +25,10 @@ struct ev_work {
 
 	pthread_mutex_t lock; /* of all below */
 	pthread_cond_t has_job, has_ended;
-	struct job_list waiting, done;
-	unsigned waiting_count, threads, idle;
+	struct job_list urgent, waiting, done;
+	unsigned waiting_count; /* of both */
+	unsigned threads, idle;
+	unsigned busy; /* with jobs that are not urgent */
 	bool closing;
 };
 
@@ -53,6 +55,16 @@ static struct ev_job *list_shift(struct job_list *l)
 	return j;
 }
 
+/* With the lock: those of which the first may run now; NULL: none. */
+static struct job_list *next_list(struct ev_work *w)
+{
+	if (w->urgent.first)
+		return &w->urgent;
+	return w->waiting.first && w->busy < w->options.threads_max - w->options.threads_kept
+		       ? &w->waiting
+		       : NULL;
+}
+
 /* With the lock. False: there was none for a while, or the pool ends. */
 static bool await_job(struct ev_work *w)
 {
@@ -66,11 +78,11 @@ static bool await_job(struct ev_work *w)
 		until.tv_nsec -= 1000000000;
 	}
 	w->idle++;
-	while (!w->closing && !w->waiting.first)
+	while (!w->closing && !next_list(w))
 		if (pthread_cond_timedwait(&w->has_job, &w->lock, &until) == ETIMEDOUT)
 			break;
 	w->idle--;
-	return !w->closing && w->waiting.first;
+	return !w->closing && next_list(w);
 }
 
 static void *work_thread(void *arg)
@@ -81,12 +93,15 @@ static void *work_thread(void *arg)
 
 	pthread_mutex_lock(&w->lock);
 	while (await_job(w)) {
-		struct ev_job *j = list_shift(&w->waiting);
+		struct ev_job *j = list_shift(next_list(w));
+		bool urgent = j->urgent;
 
 		w->waiting_count--;
+		w->busy += !urgent;
 		pthread_mutex_unlock(&w->lock);
 		j->on_run(j, state);
 		pthread_mutex_lock(&w->lock);
+		w->busy -= !urgent;
 		list_add(&w->done, j);
 		/* It fails only where the count would pass 2^64. */
 		if (write(w->io.fd, &one, sizeof(one)) < 0)
@@ -131,6 +146,7 @@ int ev_work_new(struct ev *ev, const struct ev_work_options *options, struct ev_
 		return -ENOMEM;
 	w->ev = ev;
 	w->options = *options;
+	list_init(&w->urgent);
 	list_init(&w->waiting);
 	list_init(&w->done);
 	pthread_mutex_init(&w->lock, NULL);
@@ -199,7 +215,7 @@ int ev_work_push(struct ev_work *w, struct ev_job *j)
 		 add_thread(w) < 0 && w->threads == 0)
 		r = -EAGAIN;
 	if (r == 0) {
-		list_add(&w->waiting, j);
+		list_add(j->urgent ? &w->urgent : &w->waiting, j);
 		w->waiting_count++;
 		w->count++;
 		pthread_cond_signal(&w->has_job);

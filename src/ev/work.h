@@ -21,13 +21,15 @@ struct ev_job {
 	void (*on_run)(struct ev_job *j, void *state);
 	/* In the loop, once, after on_run. It may free the job. */
 	void (*on_done)(struct ev_job *j);
+	bool urgent; /* before all that are not, and threads are kept for it */
 	struct ev_job *next;
 };
 
 struct ev_work_options {
 	unsigned threads_max;
-	unsigned queue_max; /* jobs that wait for a thread */
-	unsigned idle_ms;   /* a thread ends after so long without a job */
+	unsigned threads_kept; /* of those, for urgent jobs alone; fewer than threads_max */
+	unsigned queue_max;    /* jobs that wait for a thread */
+	unsigned idle_ms;      /* a thread ends after so long without a job */
 	/* In the thread. state_new may return NULL, which is then what on_run gets. */
 	void *(*state_new)(void *arg);
 	void (*state_free)(void *state);

@@ -509,3 +509,29 @@ def test_there_is_a_last_connection(serve):
     assert late.getresponse().status == 200
     for c in [*held, late]:
         c.close()
+
+
+# ---- what calls hold ----
+
+def begin_run(server, token, length=100):
+    """A run whose body does not come: the status that it has before that, and the connection."""
+    s = socket.create_connection(("127.0.0.1", server.port), DEADLINE)
+    s.sendall(f"POST /v1/run HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n"
+              f"Content-Length: {length}\r\nExpect: 100-continue\r\n\r\n".encode())
+    head = s.recv(4096).decode()
+    assert "Retry-After" in head or " 429 " not in head
+    return int(head.split()[1]), s
+
+
+def test_memory_of_bodies_is_bounded(serve):
+    server = serve()
+    token = new_key(server)
+    many = b'{"x":[' + b"[]," * 40000 + b"[]]}"
+    for path in ("/v1/boxes/none/exec", "/v1/run", "/v1/boxes"):
+        server.ask("POST", path, many, token=token).error(413, "too_large")
+    server.ask("POST", "/v1/boxes/none/exec", {"line": ":", "stdin": "x" * 200000}, token=token).error(404)
+    with contextlib.ExitStack() as held:
+        for want in (100, 429):
+            status, s = begin_run(server, token, 40 << 20)
+            held.callback(s.close)
+            assert status == want

@@ -147,12 +147,13 @@ static void check_ignore(const char *p, size_t n)
 	}
 	both[n] = '\n';
 	if (build_ignore_parse(&once, p, n, &e) == 0) {
+		uint64_t steps = 0;
 		static const char *const paths[] = {"a", "a/b", "a/b/c", "x.log", "src/main.c"};
 
 		if (build_ignore_parse(&twice, both, 2 * n + 1, &e) == 0) {
 			for (size_t i = 0; i < 5; i++)
-				MUST(build_ignore_has(&once, paths[i]) ==
-				     build_ignore_has(&twice, paths[i]));
+				MUST(build_ignore_has(&once, paths[i], UINT64_MAX, &steps) ==
+				     build_ignore_has(&twice, paths[i], UINT64_MAX, &steps));
 			build_ignore_done(&twice);
 		}
 		build_ignore_done(&once);

@@ -2,9 +2,11 @@
 #include "tap.h"
 
 #include "api/in.h"
+#include "base/limits_server.h"
 #include "cove.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -127,6 +129,27 @@ TEST(what_is_no_json_is_refused)
 	memset(deep, '[', 40);
 	memset(deep + 40, ']', 40);
 	CHECK(take(deep, &s, &e) == -E2BIG);
+	end();
+}
+
+/* The text alone is small; what is made of it is not. What a string holds does not count. */
+TEST(values_are_counted_before_they_are_made)
+{
+	static char text[API_JSON_VALUES_MAX * 3 + 64];
+	struct shape s;
+	struct err e = {0};
+	size_t n = (size_t)sprintf(text, "{\"any\":[");
+
+	for (unsigned i = 0; i + 3 < API_JSON_VALUES_MAX; i++)
+		n += (size_t)sprintf(text + n, i ? ",0" : "0");
+	sprintf(text + n, "]}");
+	CHECK(take(text, &s, &e) == 0 && json_array_size(s.any) == API_JSON_VALUES_MAX - 3);
+	sprintf(text + n, ",0]}");
+	CHECK(take(text, &s, &e) == -EMSGSIZE && e.kind == ERR_LIMIT);
+	n = (size_t)sprintf(text, "{\"text\":\"\\\"");
+	memset(text + n, ',', API_JSON_VALUES_MAX);
+	sprintf(text + n + API_JSON_VALUES_MAX, "\"}");
+	CHECK(take(text, &s, &e) == 0 && strlen(s.text) == API_JSON_VALUES_MAX + 1);
 	end();
 }
 

@@ -11,6 +11,7 @@
 #include "store/pins.h"
 #include "store/refs.h"
 
+#include <sys/eventfd.h>
 #include <sys/stat.h>
 
 #define CERT(x) "-----BEGIN CERTIFICATE-----\n" x "\n-----END CERTIFICATE-----\n"
@@ -167,6 +168,21 @@ TEST(sources)
 	CHECK_EQ(build_source_walk(&s, "abs", on_found, &seen, &e), -ENOENT);
 	CHECK_EQ(build_source_walk(&s, "up/outside", on_found, &seen, &e), -ENOENT);
 	CHECK_EQ(build_source_walk(&s, "up/a.txt", on_found, &seen, &e), 0);
+	build_ignore_done(&ignore);
+	CHECK_EQ(build_ignore_parse(&ignore, "d\n!d/e/x\n", 9, &e), 0);
+	seen.text[0] = 0;
+	CHECK_EQ(build_source_walk(&s, "d", on_found, &seen, &e), 0);
+	CHECK_STR(seen.text, ";e;e/x;");
+	/* Nobody waits for it any more. */
+	s.cancel_fd = eventfd(1, EFD_CLOEXEC);
+	CHECK_EQ(build_source_walk(&s, "d", on_found, &seen, &e), -ECANCELED);
+	CHECK_EQ(build_source_find(&s, "*.txt", &found, &e), -ECANCELED);
+	fd_close(&s.cancel_fd);
+	/* Patterns that would take long. */
+	s.steps = UINT64_MAX;
+	CHECK_EQ(build_source_walk(&s, ".", on_found, &seen, &e), -E2BIG);
+	CHECK_EQ(e.kind, ERR_LIMIT);
+	build_words_done(&found);
 	build_ignore_done(&ignore);
 }
 

@@ -64,6 +64,7 @@ static struct ev_work *work_of(struct ev *ev, unsigned queue_max)
 
 	CHECK(ev_work_new(ev,
 			  &(struct ev_work_options){.threads_max = THREADS,
+						    .threads_kept = 1,
 						    .queue_max = queue_max,
 						    .idle_ms = 50,
 						    .state_new = state_new,
@@ -90,7 +91,7 @@ TEST(every_job_runs_once_and_comes_back_once)
 	CHECK(ev_run(ev) == 0);
 	for (int i = 0; i < JOBS; i++)
 		CHECK(jobs[i].runs == 1 && jobs[i].dones == 1);
-	CHECK(ev_work_count(w) == 0 && atomic_load(&most) <= THREADS);
+	CHECK(ev_work_count(w) == 0 && atomic_load(&most) < THREADS);
 	ev_work_free(w);
 	CHECK(atomic_load(&states) == 0);
 	ev_free(ev);
@@ -120,6 +121,40 @@ TEST(a_queue_that_is_full_takes_no_more)
 	left = taken;
 	pthread_mutex_unlock(&gate);
 	CHECK(ev_run(ev) == 0);
+	ev_work_free(w);
+	ev_free(ev);
+}
+
+/* The others hold all threads that they may have, and more of them wait. */
+TEST(what_is_urgent_has_a_thread)
+{
+	pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+	struct test_job jobs[JOBS] = {0}, urgent = {0};
+	int left = 1;
+	struct ev *ev;
+	struct ev_work *w;
+
+	CHECK(ev_new(&ev) == 0);
+	w = work_of(ev, JOBS + 1);
+	pthread_mutex_lock(&gate);
+	for (int i = 0; i < JOBS; i++) {
+		jobs[i] = (struct test_job){.job = {.on_run = on_run, .on_done = on_done},
+					    .ev = ev,
+					    .left = &left,
+					    .gate = &gate};
+		CHECK(ev_work_push(w, &jobs[i].job) == 0);
+	}
+	urgent = (struct test_job){.job = {.on_run = on_run, .on_done = on_done, .urgent = true},
+				   .ev = ev,
+				   .left = &left};
+	CHECK(ev_work_push(w, &urgent.job) == 0);
+	CHECK(ev_run(ev) == 0);
+	CHECK(urgent.dones == 1 && ev_work_count(w) == JOBS);
+	left = JOBS;
+	pthread_mutex_unlock(&gate);
+	CHECK(ev_run(ev) == 0);
+	for (int i = 0; i < JOBS; i++)
+		CHECK(jobs[i].runs == 1 && jobs[i].dones == 1);
 	ev_work_free(w);
 	ev_free(ev);
 }
