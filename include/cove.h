@@ -150,7 +150,9 @@ struct cove_box_options {
 	 * ID.NAME then, and never one of the operator's. */
 	const char *owner;
 	/* Directories of this host, absolute and without links, NULL-terminated: what mounts and a
-	 * workspace show must be one of them or below one, links followed. NULL: anything. */
+	 * workspace show must be one of them or below one, as it is written and as links lead, of
+	 * which none may be absolute. Of all else it is not said whether it is there. NULL:
+	 * anything. */
 	const char *const *mount_roots;
 	/* A shell line that runs in the background, as the box's user, each time the box has
 	 * started: it brings its own daemons back. It is begun before the first command, which does

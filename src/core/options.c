@@ -11,6 +11,7 @@
 #include "wall/info.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -85,18 +86,63 @@ static int note_owner(struct core_spec *s, const char *path, const char **ret, s
 	return r;
 }
 
-/* Of a caller who may give some directories only. What is looked at is the path without links that
- * is kept and opened later: who asked before may have seen another one. */
-static int check_root(const char *real, const char *const *roots, struct err *e)
+static bool is_within_one(const char *real, const char *const *roots)
 {
-	if (!roots)
-		return 0;
 	for (; *roots; roots++)
 		if (path_is_within(real, *roots))
+			return true;
+	return false;
+}
+
+/* Of a caller who may give some directories only. The way to a path stays below one of them at each
+ * step: not even whether something else is there shows, also where a box made a link that asks.
+ * -ENOENT and -ENOTDIR are of what is below; -EXDEV of all else, be it there or not. */
+static int check_way(const char *given, const char *const *roots)
+{
+	for (; *roots; roots++) {
+		autoclose int root_fd = -1, fd = -1;
+		const char *rest;
+
+		if (!path_is_within(given, *roots))
+			continue;
+		rest = given + strlen(*roots);
+		rest += strspn(rest, "/");
+		root_fd = open(*roots, O_PATH | O_DIRECTORY | O_CLOEXEC);
+		if (root_fd >= 0)
+			fd = fd_openat2(root_fd, *rest ? rest : ".", O_PATH | O_CLOEXEC, 0,
+					FD_BENEATH | FD_NO_MAGICLINKS);
+		if (fd == -ENOENT || fd == -ENOTDIR)
+			return fd;
+		if (fd >= 0)
 			return 0;
+	}
+	return -EXDEV;
+}
+
+/* A host path without its links; owned. What counts is the one that is kept and opened later: who
+ * looked before may have seen another. */
+static int resolve(const char *given, const char *const *roots, char **ret)
+{
+	int r = roots ? check_way(given, roots) : 0;
+	char *real;
+
+	if (r < 0)
+		return r;
+	real = realpath(given, NULL);
+	if (real && (!roots || is_within_one(real, roots))) {
+		*ret = real;
+		return 0;
+	}
+	r = roots ? -EXDEV : -errno;
+	free(real);
+	return r;
+}
+
+static int fail_elsewhere(const char *given, struct err *e)
+{
 	return err_set(e, ERR_DENIED, EACCES,
 		       "'%.140s' is not below a directory of this host that may be given to a box",
-		       real);
+		       given);
 }
 
 /* Links in a source are followed now, as its user means them, and never again: whoever may write to
@@ -109,12 +155,12 @@ static int resolve_source(struct core_spec *s, struct spec_mount *m, const char 
 
 	if (!path_is_absolute(m->src))
 		return 0;
-	real = realpath(m->src, NULL);
-	if (!real)
-		return err_errno(e, errno, "mount source '%.140s'", m->src);
+	r = resolve(m->src, roots, &real);
+	if (r == -EXDEV)
+		return fail_elsewhere(m->src, e);
+	if (r < 0)
+		return err_errno(e, -r, "mount source '%.140s'", m->src);
 	r = keep(s, real, e);
-	if (r == 0)
-		r = check_root(real, roots, e);
 	if (r < 0)
 		return r;
 	m->src = real;
@@ -156,13 +202,13 @@ static int set_workspace(struct core_spec *s, const struct cove_box_options *o, 
 		s->spec.workspace = given;
 		return 0;
 	}
-	path = realpath(given, NULL);
-	if (!path)
-		return err_errno(e, errno, "workspace directory '%s' (make it first: mkdir -p)",
+	r = resolve(given, o->mount_roots, &path);
+	if (r == -EXDEV)
+		return fail_elsewhere(given, e);
+	if (r < 0)
+		return err_errno(e, -r, "workspace directory '%s' (make it first: mkdir -p)",
 				 given);
 	r = keep(s, path, e);
-	if (r == 0)
-		r = check_root(path, o->mount_roots, e);
 	if (r < 0)
 		return r;
 	if (stat(path, &st) < 0 || !S_ISDIR(st.st_mode))

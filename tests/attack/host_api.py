@@ -232,6 +232,31 @@ def host_paths(rig):
     return f"{made} were boxes, with nothing of the host"
 
 
+@case("H2_paths_outside_answer_alike", "H2", "what is there outside a key's directories does not show")
+def paths_outside(rig):
+    api, base = api_of(rig), rig.base / "alike"
+    (base / "root").mkdir(parents=True)
+    (base / "other").mkdir()
+    for name, to in (("out", "../other"), ("asks", "../other/missing"), ("back", "../other/../root")):
+        (base / "root" / name).symlink_to(to)
+    rooted = rig.cove("key", "create", "alike", "--mount", base / "root").ok().text.strip()
+    outside = ["/root/.bashrc", "/root/.missing", "/proc/self/cwd", "/proc/self/exe", "/etc/localtime", "/etc/missing",
+               f"{base}/other", f"{base}/missing", f"{base}/root/../missing", "./x", "../missing/"]
+    by_links = [f"{base}/root/{name}" for name in ("out", "asks", "back", "out/missing")]
+    for token, paths in ((api.keys[0], [*outside, f"{base}/root", f"{base}/root/x"]), (rooted, outside + by_links)):
+        seen = set()
+        for path in paths:
+            bodies = [{"workspace": path}] + ([{"mounts": [f"{path}:/x"]}] if path[0] == "/" else [])
+            for body in bodies:
+                reply = api.look(api.server.ask("POST", "/v1/boxes", {"image": "tiny", **body}, token=token), path, 0,
+                                 sent=path)
+                error = reply.json["error"]
+                error.pop("request_id", None)
+                seen.add((reply.status, json.dumps(error).replace(path, "PATH")))
+        need(len(seen) == 1, f"paths can be told apart: {seen}")
+        need(seen.pop()[0] == 403, "it is not refused")
+
+
 @case("H2_files_stay_inside", "H2", "a file path of a request is one of the box's, whatever it looks like")
 def files_inside(rig):
     api = api_of(rig)

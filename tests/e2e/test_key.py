@@ -247,9 +247,17 @@ def test_directories_of_the_host_are_below_a_root(cove, owned, key, tmp):
     (tmp / "root/out").symlink_to("../root2")
     for n, good in enumerate(("root", "root/in", "root/in/../in")):
         owned("create", name=f"{key}_m{n}", owner=key, mount=f"{tmp}/{good}:/data", root=f"{tmp}/root")
-    for bad in ("", "root2", "root/out", "root/../root2", "root/in/../.."):
-        owned.fails("denied", "create", name=f"{key}_x", owner=key, mount=f"{tmp}/{bad}:/data", root=f"{tmp}/root")
-    owned.fails("denied", "create", name=f"{key}_x", owner=key, workspace=f"{tmp}/root2", root=f"{tmp}/root")
+    # Whether something is there is said of what is below alone: also where links of a box ask for it.
+    (tmp / "root/asks").symlink_to("../root2/missing")
+    (tmp / "root/back").symlink_to("../root2/../root/in")
+    (tmp / "root/lost").symlink_to("in/missing")
+    for bad in ("", "root2", "root/out", "root/../root2", "root/in/../..", "missing", "root/../missing", "root/asks",
+                "root/out/missing", "root/back", "root2/../root/in"):
+        for how in ({"mount": f"{tmp}/{bad}:/data"}, {"workspace": f"{tmp}/{bad}"}):
+            owned.fails("denied", "create", name=f"{key}_x", owner=key, root=f"{tmp}/root", **how)
+    for missing in ("root/missing", "root/in/missing/x", "root/lost"):
+        for how in ({"mount": f"{tmp}/{missing}:/data"}, {"workspace": f"{tmp}/{missing}"}):
+            owned.fails("not_found", "create", name=f"{key}_x", owner=key, root=f"{tmp}/root", **how)
 
 
 # ---- secrets ----

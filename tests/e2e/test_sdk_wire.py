@@ -14,13 +14,16 @@ from cove import _http, _tree, _ws  # noqa: E402
 pytestmark = pytest.mark.once("user")
 
 
-def test_a_hostile_tar_stays_inside(tmp):
-    def entry(tar, name, kind=tarfile.REGTYPE, link="", data=b"evil"):
-        info = tarfile.TarInfo(name)
-        info.type, info.linkname, info.mode = kind, link, 0o6777
-        info.size = len(data) if kind == tarfile.REGTYPE else 0
-        tar.addfile(info, io.BytesIO(data) if info.size else None)
+def entry(tar, name, kind=tarfile.REGTYPE, link="", data=b"evil", **more):
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname, info.mode = kind, link, 0o6777
+    info.size = len(data) if kind == tarfile.REGTYPE else 0
+    for key, value in more.items():
+        setattr(info, key, value)
+    tar.addfile(info, io.BytesIO(data) if info.size else None)
 
+
+def test_a_hostile_tar_stays_inside(tmp):
     packed = io.BytesIO()
     outside = tmp / "outside"
     outside.mkdir()
@@ -30,28 +33,72 @@ def test_a_hostile_tar_stays_inside(tmp):
             entry(tar, name)
         entry(tar, "d/abs", tarfile.SYMTYPE, str(outside))
         entry(tar, "d/up", tarfile.SYMTYPE, "../outside")
-        entry(tar, "d/in", tarfile.SYMTYPE, "sub/../sub")
+        entry(tar, "d/later", tarfile.SYMTYPE, "sub/../../outside")
+        entry(tar, "d/in", tarfile.SYMTYPE, "./sub")
         entry(tar, "d/sub", tarfile.DIRTYPE)
         entry(tar, "d/in/through")  # a link is not walked through
         entry(tar, "d/hard", tarfile.LNKTYPE, "d/../../outside/secret")
         entry(tar, "d/dev", tarfile.CHRTYPE)
+        entry(tar, "d/fifo", tarfile.FIFOTYPE)
         entry(tar, "d/there/x")  # planted before
+        entry(tar, "d/hard2", tarfile.LNKTYPE, "d/planted")  # of what did not come
+        entry(tar, "d/hard3", tarfile.LNKTYPE, "d/there/secret")
         entry(tar, "d/planted")
         entry(tar, "d/good")
         entry(tar, "d/good/below")
         entry(tar, "d/same", tarfile.LNKTYPE, "d/good")
+        entry(tar, "d/holes", pax_headers={"GNU.sparse.size": str(1 << 60), "GNU.sparse.map": "0,4"})
+        entry(tar, "d/" + "n" * 300)
+        entry(tar, "d/when", pax_headers={"mtime": "nan"})
     packed.seek(0)
     (outside / "secret").write_text("mine")
     (tmp / "to").mkdir()
     (tmp / "to/there").symlink_to(outside)
     (tmp / "to/planted").symlink_to(outside / "secret")
     left_out = _tree.Unpacker(str(tmp / "to")).unpack(packed)
-    assert left_out == ["/etc/x", "d/../../x", "../x", "d/a/../../../x", "d/abs", "d/up", "d/in/through", "d/hard",
-                        "d/dev", "d/there/x", "d/good/below"]
+    assert left_out == ["/etc/x", "d/../../x", "../x", "d/a/../../../x", "d/abs", "d/up", "d/later", "d/in/through",
+                        "d/hard", "d/dev", "d/fifo", "d/there/x", "d/hard2", "d/hard3", "d/good/below", "d/holes",
+                        "d/" + "n" * 300]
     assert (outside / "secret").read_text() == "mine" and os.listdir(outside) == ["secret"]
     assert sorted(os.listdir(tmp)) == ["outside", "to"]
     assert (tmp / "to/planted").read_text() == "evil" and (tmp / "to/same").read_text() == "evil"
     assert (tmp / "to/good").stat().st_mode & 0o7777 == 0o755
+
+
+def test_links_of_a_hostile_tar_lead_nowhere(tmp):
+    """However they are put together: all that is there leads to what is there."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        for deep in range(1, 8):
+            entry(tar, "d/" + "/".join("abcdefg"[:deep]), tarfile.DIRTYPE)
+        entry(tar, "d/a/b/c/d/e/f/g/up", tarfile.SYMTYPE, "../" * 7)
+        entry(tar, "d/a/b/c/d/e/f/g/out", tarfile.SYMTYPE, "../" * 8)
+        entry(tar, "d/through", tarfile.SYMTYPE, "a/b/c/d/e/f/g/up/../../../../../etc/hostname")
+        entry(tar, "d/around", tarfile.SYMTYPE, "a/./..//..")
+        entry(tar, "d/higher", tarfile.LNKTYPE, "d/a/b/c/d/e/f/g/up")  # the same link from here leads out
+        entry(tar, "d/to", tarfile.SYMTYPE, "a/b/c/d/e/f/g/up/a")
+    packed.seek(0)
+    left_out = _tree.Unpacker(str(tmp / "to")).unpack(packed)
+    assert left_out == ["d/a/b/c/d/e/f/g/out", "d/through", "d/around", "d/higher"]
+    for at, names, files in os.walk(tmp / "to"):
+        for name in names + files:
+            assert os.path.realpath(f"{at}/{name}").startswith(os.path.realpath(tmp / "to"))
+
+
+def packed_by(kind, size, count=1):
+    """Headers of a kind that come before an entry."""
+    info = tarfile.TarInfo("x")
+    info.type, info.size = kind, size
+    return info.tobuf(tarfile.GNU_FORMAT) * count + b"\0" * 4096
+
+
+@pytest.mark.parametrize("data", [b"", b"no tar" * 200, packed_by(tarfile.GNUTYPE_LONGNAME, 2 << 30),
+                                  packed_by(tarfile.XHDTYPE, 2 << 30), packed_by(tarfile.XGLTYPE, 2 << 30),
+                                  packed_by(tarfile.GNUTYPE_LONGNAME, 0, 5000)], ids=range(6))
+def test_what_is_no_tar_is_an_error_of_ours(tmp, data):
+    with pytest.raises(sdk.ProtocolError):
+        _tree.Unpacker(str(tmp / "to")).unpack(io.BytesIO(data))
+    assert os.listdir(tmp / "to") == []
 
 
 def bodies(data, cut):

@@ -3,11 +3,15 @@ from __future__ import annotations
 
 import errno
 import os
-import posixpath
 import tarfile
-from typing import IO, Any, List, Optional, Tuple
+from typing import IO, Any, List, Optional, Set, Tuple
+
+from .errors import ProtocolError
 
 COPY_BYTES = 256 << 10
+HEADER_MAX = 1 << 20
+HEADER_TYPES = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME,
+                tarfile.GNUTYPE_LONGLINK)
 
 
 def pack(directory: str, into: IO[bytes]) -> None:
@@ -50,11 +54,30 @@ def open_parent(root: int, parts: List[str]) -> int:
 
 
 def link_stays(parts: List[str], target: str) -> bool:
-    """A link to somewhere else could lead whoever walks through the directory later out of it."""
-    if target.startswith("/"):
-        return False
-    at = posixpath.normpath(posixpath.join(*parts[:-1], target) if len(parts) > 1 else target)
-    return at != ".." and not at.startswith("../")
+    """A link to somewhere else could lead whoever walks through the directory later out of it. Its ``..`` are at its
+    beginning alone, and no more than it is deep: so it stays, whatever else is a link."""
+    words = [word for word in target.split("/") if word not in ("", ".")]
+    ups = 0
+    while ups < len(words) and words[ups] == "..":
+        ups += 1
+    return not target.startswith("/") and "\0" not in target and ups < len(parts) and ".." not in words[ups:]
+
+
+def stamp(fd: int, mtime: float) -> None:
+    """Its time; one that cannot be is left out."""
+    try:
+        os.utime(fd, (mtime, mtime))
+    except (ValueError, OverflowError):
+        pass
+
+
+class Entry(tarfile.TarInfo):
+    """One whose further headers, which tarfile keeps in memory, have a maximum."""
+
+    def _proc_member(self, tar: tarfile.TarFile) -> tarfile.TarInfo:
+        if self.type in HEADER_TYPES and self.size > HEADER_MAX:
+            raise tarfile.ReadError("a header is too long")
+        return super()._proc_member(tar)  # type: ignore[misc,no-any-return]
 
 
 class Unpacker:
@@ -65,37 +88,49 @@ class Unpacker:
         self._root = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self.left_out: List[str] = []
         self._modes: List[Tuple[List[str], int, float]] = []
+        self._files: Set[Tuple[int, int]] = set()  # that came
 
-    def _file(self, tar: tarfile.TarFile, info: tarfile.TarInfo, at: int, name: str) -> None:
-        source = tar.extractfile(info)
-        assert source
+    @staticmethod
+    def _unlink(at: int, name: str) -> None:
         try:
             os.unlink(name, dir_fd=at)
         except FileNotFoundError:
             pass
+
+    def _file(self, tar: tarfile.TarFile, info: tarfile.TarInfo, at: int, name: str) -> None:
+        source = tar.extractfile(info)
+        assert source
+        self._unlink(at, name)
         fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=at)
         with os.fdopen(fd, "wb") as to:
             while data := source.read(COPY_BYTES):
                 to.write(data)
             to.flush()
             os.fchmod(fd, info.mode & 0o755)
-            os.utime(fd, (info.mtime, info.mtime))
+            stamp(fd, info.mtime)
+            is_of = os.fstat(fd)
+            self._files.add((is_of.st_dev, is_of.st_ino))
 
-    def _link(self, info: tarfile.TarInfo, at: int, parts: List[str]) -> bool:
+    def _symlink(self, info: tarfile.TarInfo, at: int, parts: List[str]) -> bool:
         """False: it is left out."""
-        target = parts_of(info.linkname) if info.islnk() else None
-        if (info.issym() and not link_stays(parts, info.linkname)) or (info.islnk() and not target):
+        if not link_stays(parts, info.linkname):
             return False
-        try:
-            os.unlink(parts[-1], dir_fd=at)
-        except FileNotFoundError:
-            pass
-        if info.issym():
-            os.symlink(info.linkname, parts[-1], dir_fd=at)
-            return True
-        assert target
+        self._unlink(at, parts[-1])
+        os.symlink(info.linkname, parts[-1], dir_fd=at)
+        return True
+
+    def _hard_link(self, info: tarfile.TarInfo, at: int, parts: List[str]) -> bool:
+        """Another name of a file that came. Of a link it would be one that leads elsewhere from there, and what was
+        there before is no box's to name."""
+        target = parts_of(info.linkname)
+        if not target:
+            return False
         there = open_parent(self._root, target)
         try:
+            is_of = os.stat(target[-1], dir_fd=there, follow_symlinks=False)
+            if (is_of.st_dev, is_of.st_ino) not in self._files:
+                return False
+            self._unlink(at, parts[-1])
             os.link(target[-1], parts[-1], src_dir_fd=there, dst_dir_fd=at, follow_symlinks=False)
         finally:
             os.close(there)
@@ -112,12 +147,12 @@ class Unpacker:
             if info.isdir():
                 os.close(open_parent(self._root, [*parts, ""]))
                 self._modes.append((parts, info.mode & 0o755 | 0o700, info.mtime))
-            elif info.isreg():
+            elif info.isreg() and not info.issparse():  # no server sends holes: it could be of any size
                 self._file(tar, info, at, parts[-1])
-            elif info.issym() or info.islnk():
-                return self._link(info, at, parts)
+            elif info.issym():
+                return self._symlink(info, at, parts)
             else:
-                return False
+                return info.islnk() and self._hard_link(info, at, parts)
         finally:
             os.close(at)
         return True
@@ -126,28 +161,33 @@ class Unpacker:
         """The names of what was left out: links that lead out of the directory, devices and the like, and what does
         not fit to what is there (a link where a directory is needed)."""
         try:
-            with tarfile.open(fileobj=source, mode="r|") as tar:
-                for info in tar:
-                    try:
-                        good = self._entry(tar, info)
-                    except (FileExistsError, NotADirectoryError, IsADirectoryError, FileNotFoundError):
-                        good = False
-                    except OSError as error:
-                        if error.errno != errno.ELOOP:  # a link is in the way
-                            raise
-                        good = False
-                    if not good:
-                        self.left_out.append(info.name)
-            for parts, mode, mtime in reversed(self._modes):
-                self._finish(parts, mode, mtime)
+            return self._unpack(source)
+        except (tarfile.TarError, ValueError, RecursionError) as error:
+            raise ProtocolError("protocol", f"the archive cannot be read: {error}") from error
         finally:
             os.close(self._root)
+
+    def _unpack(self, source: IO[Any]) -> List[str]:
+        with tarfile.open(fileobj=source, mode="r|", tarinfo=Entry) as tar:
+            for info in tar:
+                try:
+                    good = self._entry(tar, info)
+                except (FileExistsError, NotADirectoryError, IsADirectoryError, FileNotFoundError):
+                    good = False
+                except OSError as error:
+                    if error.errno not in (errno.ELOOP, errno.ENAMETOOLONG):  # a link is in the way
+                        raise
+                    good = False
+                if not good:
+                    self.left_out.append(info.name)
+        for parts, mode, mtime in reversed(self._modes):
+            self._finish(parts, mode, mtime)
         return self.left_out
 
     def _finish(self, parts: List[str], mode: int, mtime: float) -> None:
         fd = open_parent(self._root, [*parts, ""])
         try:
             os.fchmod(fd, mode)
-            os.utime(fd, (mtime, mtime))
+            stamp(fd, mtime)
         finally:
             os.close(fd)
