@@ -185,6 +185,26 @@ def other_names(rig):
     return f"{tried} requests"
 
 
+@case("H1_another_keys_images", "H1",
+      "no spelling of another key's image or the host's makes a box or shows it")
+def other_images(rig):
+    api = api_of(rig)
+    whose = f"{api.keys[0][5:13]}/private"
+    api.ask("POST", "/v1/images/tiny/tags", {"tag": "private"}, key=0).ok(204)
+    spellings = [f"{hub}{name}{tag}" for name in (whose, "host", "library/host") for tag in ("", ":latest")
+                 for hub in ("", "docker.io/", "docker.io/docker.io/", "/", "./", "DOCKER.IO/", "index.docker.io/")]
+    for image in spellings:
+        one = f"/v1/images/{image.replace('/', '%2F')}"
+        for method, path, body in (("GET", one, None), ("GET", f"{one}/history", None), ("GET", f"{one}/export", None),
+                                   ("POST", f"{one}/tags", {"tag": "x"}), ("POST", "/v1/boxes", {"image": image}),
+                                   ("PUT", "/v1/pools", {"image": image, "size": 1}),
+                                   ("POST", "/v1/diff", {"from": f"image:{image}", "to": "image:tiny"})):
+            reply = api.ask(method, path, body, key=1)
+            need(reply.status >= 400, f"{method} {path} {body}: {reply.status}")
+    api.ask("DELETE", "/v1/images/private", key=0).ok(204)
+    return f"{len(spellings)} spellings"
+
+
 @case("H1_a_removed_key", "H1", "a key that was removed opens nothing, also on a connection that it had opened")
 def removed_key(rig):
     api = api_of(rig)
