@@ -11,6 +11,7 @@ import socket
 import subprocess
 
 from image_kit import tar, tiny_root
+from parcel_kit import lines, member, parcel, with_sum
 from rig import DEADLINE, Broke, NotApplicable, case, end, memory_of, need, wait_until
 from server import Server, WebSocket
 
@@ -186,7 +187,7 @@ def other_names(rig):
 
 
 @case("H1_another_keys_images", "H1",
-      "no spelling of another key's image or the host's makes a box or shows it")
+      "no spelling of another key's image or the host's, and no forged snapshot of it, makes a box or shows it")
 def other_images(rig):
     api = api_of(rig)
     whose = f"{api.keys[0][5:13]}/private"
@@ -201,6 +202,12 @@ def other_images(rig):
                                    ("POST", "/v1/diff", {"from": f"image:{image}", "to": "image:tiny"})):
             reply = api.ask(method, path, body, key=1)
             need(reply.status >= 400, f"{method} {path} {body}: {reply.status}")
+        for ids in ((), ("ab" * 32,)):
+            spec = lines(name="x", image=image, base_user="root", wall="native", net="balanced", created_ms=1)
+            text = lines(id="cd" * 32, box="x", storage="plain", spec=spec, box_created_ms=1, created_ms=1, bytes=1,
+                         files=1, left_out=0, frozen_us=0, total_us=0, layer=list(ids))
+            file = parcel(member(lines(what="snapshot", name="x"), with_sum(text)))
+            need(api.ask("POST", "/v1/snapshots/import?name=z", file, key=1).status >= 400, f"a snapshot of {image}")
     api.ask("DELETE", "/v1/images/private", key=0).ok(204)
     return f"{len(spellings)} spellings"
 
