@@ -20,9 +20,15 @@ static int image_param(struct api_call *c, struct cove *cove, const char **ret, 
 
 int api_own_image(struct api_call *c, const char *name, const char **ret, struct err *e)
 {
+	char clean[IMAGE_NAME_MAX + 1];
+	int r;
+
 	if (!name || !*name)
 		return err_set(e, ERR_INVALID, EINVAL, "the image's 'name' is missing");
-	if (strcmp(name, IMAGE_HOST) == 0 || strcmp(name, IMAGE_HOST ":latest") == 0)
+	r = image_name_clean(name, clean, e);
+	if (r < 0)
+		return r;
+	if (strcmp(clean, IMAGE_HOST) == 0)
 		return err_set(e, ERR_INVALID, EINVAL, "'" IMAGE_HOST "' is no name for an image");
 	return api_name(c, KEY_OF_IMAGE, name, ret, e);
 }
@@ -50,7 +56,7 @@ static int whose(const struct api_call *c, const char *name)
 {
 	if (api_name_shown(c, KEY_OF_IMAGE, name, NULL))
 		return 1;
-	return key_name_plain(KEY_OF_IMAGE, name) == name && strcmp(name, IMAGE_HOST) != 0 ? 0 : -1;
+	return key_may_use_image(c->who.key->id, name) ? 0 : -1;
 }
 
 /* A name of the caller's own hides the same one of the operator's. */

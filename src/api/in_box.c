@@ -3,6 +3,7 @@
 
 #include "base/base64.h"
 #include "core/core.h"
+#include "store/image.h"
 #include "store/net.h"
 
 #include <errno.h>
@@ -120,6 +121,7 @@ static int check_paths(struct api_call *c, struct cove_box_options *o, struct er
 int api_image(struct api_call *c, struct cove *cove, const char *name, const char **ret,
 	      struct err *e)
 {
+	char clean[IMAGE_NAME_MAX + 1];
 	struct image image;
 	bool is_own;
 	int r;
@@ -127,20 +129,24 @@ int api_image(struct api_call *c, struct cove *cove, const char *name, const cha
 	*ret = name;
 	if (c->who.is_operator || !name)
 		return 0;
-	if (strcmp(name, "host") == 0)
+	/* Judged as libcove will read it: a name has several spellings. */
+	r = image_name_clean(name, clean, e);
+	if (r < 0)
+		return r;
+	if (strcmp(clean, IMAGE_HOST) == 0)
 		return err_set(e, ERR_DENIED, EACCES,
 			       "a key's boxes cannot show this host's files");
-	r = api_name(c, KEY_OF_IMAGE, name, ret, e);
+	r = api_name(c, KEY_OF_IMAGE, clean, ret, e);
 	if (r < 0)
 		return r;
 	is_own = image_find(&cove->state, *ret, &image, NULL) == 0;
 	image_done(&image);
 	if (is_own)
 		return 0;
-	if (key_name_plain(KEY_OF_IMAGE, name) != name)
+	if (key_name_plain(KEY_OF_IMAGE, clean) != clean)
 		return err_set(e, ERR_NOT_FOUND, ENOENT, "no image '%.100s'", name);
-	*ret = name;
-	return 0;
+	*ret = api_memory_printf(&c->memory, "%s", clean);
+	return *ret ? 0 : err_errno(e, ENOMEM, "read the request");
 }
 
 int api_box_options_check(struct api_call *c, struct cove *cove, struct cove_box_options *o,

@@ -107,6 +107,9 @@ static int import_as(struct api_call *c, struct cove *cove, enum key_kind kind, 
 		r = call(cove, "the request", full, &o, &err);
 		if (r < 0)
 			api_failed(r, &err, e);
+		/* The file is the client's. */
+		if (r < 0 && (e->kind == ERR_DAMAGED || e->kind == ERR_PROTOCOL))
+			e->kind = ERR_INVALID;
 	}
 	api_quota_release(c);
 	if (r < 0)

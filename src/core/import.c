@@ -4,11 +4,15 @@
  * A layer in it has the name that it says only where its content has that hash, or where it is here
  * already; another name otherwise, so that no later image stands on what the file's writer chose.
  * Of the box that a snapshot was, what would show it something of this host, or let it out, is left
- * behind.
+ * behind; the name of its image, too, which means another one here. Nor is it a snapshot of a box
+ * here, whatever it says: the rules of that one do not count it.
  */
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/str.h"
 #include "core/restore.h"
+#include "store/image.h"
+#include "store/key.h"
 #include "store/layer_tar.h"
 #include "store/net.h"
 #include "store/snapshot.h"
@@ -81,6 +85,21 @@ static int alias_layers(struct restore *s, const char **ids, size_t count)
 	return r;
 }
 
+/* Without layers it would be of whatever has its image's name here. Only the host's programs are
+ * none, and those a key never sees. */
+static int check_image(struct restore *s, const struct spec *spec, const struct snapshot *sn)
+{
+	bool is_keys = s->as && key_name_plain(KEY_OF_SNAPSHOT, s->as) != s->as;
+
+	if (strcmp(spec->image, IMAGE_HOST) != 0)
+		return sn->layer_count > 0 ? 0 : restore_bad_member(s, "a snapshot without layers");
+	if (is_keys)
+		return err_set(s->e, ERR_INVALID, EINVAL,
+			       "it is of a box of the image '" IMAGE_HOST
+			       "', whose programs were not in it: make one of another image");
+	return 0;
+}
+
 /* What is left of the box that it was: how its commands run. Its limits, wall and storage are those
  * of a new box here; of its ways to this host there is none. */
 static int tame_spec(struct restore *s, struct snapshot *sn, struct buf *ret)
@@ -90,10 +109,13 @@ static int tame_spec(struct restore *s, struct snapshot *sn, struct buf *ret)
 	int r = text && spec ? spec_parse(spec, text, strlen(text), s->e)
 			     : err_errno(s->e, ENOMEM, "import a snapshot");
 
+	if (r == 0)
+		r = check_image(s, spec, sn);
 	if (r == 0) {
 		/* Nor is it a box of an API key of that other machine. */
 		struct spec own = {.name = str_plain_name(spec->name),
-				   .image = spec->image,
+				   .image = strcmp(spec->image, IMAGE_HOST) == 0 ? IMAGE_HOST
+										 : IMAGE_IMPORTED,
 				   .wall = WALL_DEFAULT,
 				   .base_user = spec->base_user,
 				   .base_cwd = spec->base_cwd,
@@ -105,7 +127,7 @@ static int tame_spec(struct restore *s, struct snapshot *sn, struct buf *ret)
 				   .persistence = spec->persistence,
 				   .strict = spec->strict,
 				   .timeout_ms = spec->timeout_ms,
-				   .created_ms = spec->created_ms};
+				   .created_ms = clock_wall_ms()};
 
 		own.workspace = sn->workspace ? spec->workspace : NULL;
 		own.net = net_is_closed(spec->net) ? spec->net : "balanced";
@@ -123,10 +145,25 @@ static int tame_spec(struct restore *s, struct snapshot *sn, struct buf *ret)
 	return r == 0 && !sn->spec ? err_errno(s->e, ENOMEM, "import a snapshot") : r;
 }
 
+/* It begins here. */
+static void make_new(struct snapshot *sn, const char *name, char id[LAYER_ID_SIZE])
+{
+	layer_random_id(id);
+	str_copy(sn->name, sizeof(sn->name), name);
+	sn->id = id;
+	sn->parent = NULL;
+	sn->box = sn->name;
+	sn->box_created_ms = 0;
+	sn->created_ms = clock_wall_ms();
+	sn->tag_count = 0;
+	sn->transient = sn->inside = false;
+}
+
 int restore_import_snapshot(struct restore *s, const struct restore_member *m, char *text,
 			    size_t len)
 {
 	const char *name = s->as ? s->as : m->name;
+	char id[LAYER_ID_SIZE];
 	struct snapshot *sn = calloc(1, sizeof(*sn));
 	struct buf spec;
 	int r = sn ? snapshot_take(sn, text, len) : -ENOMEM;
@@ -145,9 +182,7 @@ int restore_import_snapshot(struct restore *s, const struct restore_member *m, c
 	if (r == 0)
 		r = alias_layers(s, sn->workspace_layers, sn->workspace_layer_count);
 	if (r == 0) {
-		str_copy(sn->name, sizeof(sn->name), name);
-		sn->tag_count = 0;
-		sn->transient = sn->inside = false;
+		make_new(sn, name, id);
 		r = snapshot_write(&s->cove->state, sn, true, s->e);
 	}
 	snapshot_done(sn);

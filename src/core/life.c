@@ -14,9 +14,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+int life_find_image(struct cove *cove, const char *owner, const char *name, struct image *ret,
+		    struct err *e)
+{
+	int r = image_find(&cove->state, name, ret, e);
+
+	if (r == 0 && !key_may_use_image(owner, ret->name))
+		return err_set(e, ERR_DENIED, EACCES,
+			       "boxes of the API key %s may not stand on the image '%.80s'", owner,
+			       ret->name);
+	return r;
+}
+
 int life_image(struct cove *cove, struct spec *spec, struct image *ret, struct err *e)
 {
-	int r = image_find(&cove->state, spec->image, ret, e);
+	int r = life_find_image(cove, spec->owner, spec->image, ret, e);
 
 	if (r < 0)
 		return r;
@@ -81,7 +93,7 @@ static int lowers_find(struct cove *cove, struct spec *spec, struct life_lowers 
 		for (; count > 0 && r == 0; count--)
 			r = add_lower(cove, ret, ids[count - 1], spec->name, e);
 	if (r == 0 && count == 0) {
-		r = image_find(&cove->state, spec->image, &ret->image, e);
+		r = life_find_image(cove, spec->owner, spec->image, &ret->image, e);
 		ret->is_host = ret->image.is_host;
 		if (r == 0 && ret->is_host)
 			r = core_ids(cove, e);

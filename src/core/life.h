@@ -10,6 +10,11 @@
 /* How long a box may take to come up, to end after it was asked to, and to die after SIGKILL. */
 enum { START_WAIT_MS = 60000, STOP_WAIT_MS = 10000, KILL_WAIT_MS = 5000, ONE_SHOT_END_MS = 2000 };
 
+/* An image that a box of that key (NULL: the operator's) may stand on by its name: whatever made a
+ * record says so, ERR_DENIED for the host's own and for another key's. image_done as below. */
+int life_find_image(struct cove *cove, const char *owner, const char *name, struct image *ret,
+		    struct err *e);
+
 /* What a new box stands on and how its commands run, from its image into its spec, which points
  * into *ret; image_done when the spec is not used any more. */
 int life_image(struct cove *cove, struct spec *spec, struct image *ret, struct err *e);

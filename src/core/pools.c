@@ -1,6 +1,6 @@
 /* Warm pools as a caller sees them; warm.c fills them. */
 #include "base/str.h"
-#include "core/core.h"
+#include "core/life.h"
 #include "store/warm.h"
 
 #include <errno.h>
@@ -25,7 +25,7 @@ static int check(struct cove *cove, const struct warm_pool *p, struct err *e)
 	int r = p->disk_bytes ? limit_check(LIMIT_DISK, p->disk_bytes, e) : 0;
 
 	if (r == 0)
-		r = image_find(&cove->state, p->image, &image, e);
+		r = life_find_image(cove, p->owner[0] ? p->owner : NULL, p->image, &image, e);
 	image_done(&image);
 	return r;
 }

@@ -9,6 +9,7 @@
 #include "base/str.h"
 #include "core/snapshot.h"
 #include "store/image.h"
+#include "store/key.h"
 
 #include <errno.h>
 #include <string.h>
@@ -136,11 +137,19 @@ int cove_snapshot_rule(struct cove *cove, const char *of, const struct cove_snap
 
 /* ---- applying them ---- */
 
+/* A file's writer, or another key, says nothing about what an owner has. */
+static bool is_of_owner(const struct snapshot *s, const char *owner)
+{
+	return owner ? key_name_out(owner, KEY_OF_SNAPSHOT, s->name) != NULL
+		     : key_name_plain(KEY_OF_SNAPSHOT, s->name) == s->name;
+}
+
 /* Those of this very box, without the ones that have a tag: somebody wants them. What the box made
  * itself has a rule of its own, and pushes none of its owner's out. */
 static bool is_counted(const struct snapshot *s, const struct spec *spec)
 {
-	return snapshot_is_of(s, spec) && s->tag_count == 0 && !s->transient && !s->inside;
+	return snapshot_is_of(s, spec) && is_of_owner(s, spec->owner) && s->tag_count == 0 &&
+	       !s->transient && !s->inside;
 }
 
 /* Oldest first; the last one stays, however old it is. How many went. */

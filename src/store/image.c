@@ -12,6 +12,7 @@
 #include "base/lines.h"
 #include "base/sha.h"
 #include "base/str.h"
+#include "store/key.h"
 #include "store/layer.h"
 #include "store/record.h"
 #include "store/refs.h"
@@ -50,6 +51,16 @@ static int not_here(const char *name, struct err *e)
 
 /* ---- names ---- */
 
+/* Docker's hub and its own images are what is meant where nothing is said. */
+static const char *without_hub(const char *name)
+{
+	if (str_starts(name, HUB))
+		name += strlen(HUB);
+	if (str_starts(name, HUB_LIBRARY) && !strchr(name + strlen(HUB_LIBRARY), '/'))
+		name += strlen(HUB_LIBRARY);
+	return name;
+}
+
 int image_check_name(const char *name, struct err *e)
 {
 	static const char allowed[] = "abcdefghijklmnopqrstuvwxyz"
@@ -68,22 +79,13 @@ int image_check_name(const char *name, struct err *e)
 	}
 	if (ok && n > strlen(LATEST) && strcmp(name + n - strlen(LATEST), LATEST) == 0)
 		ok = false;
-	if (ok)
+	/* One that another cleaning would make another of: whoever judged it judged none. */
+	if (ok && without_hub(name) == name)
 		return 0;
 	return err_set(e, ERR_INVALID, EINVAL,
 		       "image '%.80s' is not a name: lower-case letters, digits and inner . _ - / "
 		       ":TAG, at most %u",
 		       name ? name : "", IMAGE_NAME_MAX);
-}
-
-/* Docker's hub and its own images are what is meant where nothing is said. */
-static const char *without_hub(const char *name)
-{
-	if (str_starts(name, HUB))
-		name += strlen(HUB);
-	if (str_starts(name, HUB_LIBRARY) && !strchr(name + strlen(HUB_LIBRARY), '/'))
-		name += strlen(HUB_LIBRARY);
-	return name;
 }
 
 int image_name_clean(const char *name, char ret[IMAGE_NAME_MAX + 1], struct err *e)
@@ -387,6 +389,15 @@ int image_refs(struct state *s, struct refs *refs, struct err *e)
 
 /* ---- writing and removing ---- */
 
+/* May who removes the image hear of the box? A key's image is removed by the key. */
+static bool may_name(const char *box, const char *image)
+{
+	const char *plain = key_name_plain(KEY_OF_IMAGE, image);
+
+	return plain == image || (key_name_plain(KEY_OF_BOX, box) != box &&
+				  strncmp(box, image, KEY_ID_SIZE - 1) == 0);
+}
+
 /* by_name: only boxes of an older Cove, which know their image by its name alone. */
 static int check_unused(struct state *s, const char *name, bool by_name, const char *verb,
 			struct err *e)
@@ -396,6 +407,10 @@ static int check_unused(struct state *s, const char *name, bool by_name, const c
 
 	if (r <= 0)
 		return r;
+	if (!may_name(box, name))
+		return err_set(e, ERR_CONFLICT, EBUSY,
+			       "a box of another owner uses image '%.60s', so it cannot be %s",
+			       name, verb);
 	return err_set(
 		e, ERR_CONFLICT, EBUSY,
 		"box '%s' uses image '%.60s', so it cannot be %s; remove the box first (cove rm -f "

@@ -65,6 +65,8 @@ struct image {
 
 #define IMAGE_DEFAULT "base"
 #define IMAGE_HOST    "host"
+/* In the record of what came from a file, with its layers: no image can be called so. */
+#define IMAGE_IMPORTED "(imported)"
 
 /* Is it one, in its one spelling? image_name_clean drops "docker.io/", "library/" and ":latest"
  * first: docker.io/library/python:latest is python. */

@@ -138,6 +138,9 @@ int key_name_in(const char *id, enum key_kind kind, const char *name, char ret[K
 const char *key_name_out(const char *id, enum key_kind kind, const char *name);
 /* The part behind a namespace, whosever it is; all of a name that has none. */
 const char *key_name_plain(enum key_kind kind, const char *name);
+/* May a box of the key with this id begin with an image of this clean name: its own, or one that
+ * all share, which this host's is not? The operator's boxes (NULL) with any. */
+bool key_may_use_image(const char *id, const char *image);
 
 /* ---- quotas ---- */
 

@@ -81,3 +81,9 @@ const char *key_name_out(const char *id, enum key_kind kind, const char *name)
 
 	return plain != name && strncmp(name, id, KEY_ID_SIZE - 1) == 0 && *plain ? plain : NULL;
 }
+
+bool key_may_use_image(const char *id, const char *image)
+{
+	return !id || key_name_out(id, KEY_OF_IMAGE, image) ||
+	       (key_name_plain(KEY_OF_IMAGE, image) == image && strcmp(image, IMAGE_HOST) != 0);
+}

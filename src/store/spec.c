@@ -556,7 +556,7 @@ static int check_values(const struct spec *s, struct err *e)
 
 	if (r == 0)
 		r = check_owner(s, e);
-	if (r == 0)
+	if (r == 0 && !(s->image && strcmp(s->image, IMAGE_IMPORTED) == 0))
 		r = image_check_name(s->image, e);
 	if (r == 0)
 		r = state_check_name("wall", s->wall, e);

@@ -11,6 +11,7 @@ import socket
 import subprocess
 
 from image_kit import tar, tiny_root
+from parcel_kit import lines, member, parcel, with_sum
 from rig import DEADLINE, Broke, NotApplicable, case, end, memory_of, need, wait_until
 from server import Server, WebSocket
 
@@ -183,6 +184,32 @@ def other_names(rig):
     after = api.ask("GET", api.path, key=0).json
     need(after["state"] == "running" and after["started_ms"] == before["started_ms"], "the box was touched")
     return f"{tried} requests"
+
+
+@case("H1_another_keys_images", "H1",
+      "no spelling of another key's image or the host's, and no forged snapshot of it, makes a box or shows it")
+def other_images(rig):
+    api = api_of(rig)
+    whose = f"{api.keys[0][5:13]}/private"
+    api.ask("POST", "/v1/images/tiny/tags", {"tag": "private"}, key=0).ok(204)
+    spellings = [f"{hub}{name}{tag}" for name in (whose, "host", "library/host") for tag in ("", ":latest")
+                 for hub in ("", "docker.io/", "docker.io/docker.io/", "/", "./", "DOCKER.IO/", "index.docker.io/")]
+    for image in spellings:
+        one = f"/v1/images/{image.replace('/', '%2F')}"
+        for method, path, body in (("GET", one, None), ("GET", f"{one}/history", None), ("GET", f"{one}/export", None),
+                                   ("POST", f"{one}/tags", {"tag": "x"}), ("POST", "/v1/boxes", {"image": image}),
+                                   ("PUT", "/v1/pools", {"image": image, "size": 1}),
+                                   ("POST", "/v1/diff", {"from": f"image:{image}", "to": "image:tiny"})):
+            reply = api.ask(method, path, body, key=1)
+            need(reply.status >= 400, f"{method} {path} {body}: {reply.status}")
+        for ids in ((), ("ab" * 32,)):
+            spec = lines(name="x", image=image, base_user="root", wall="native", net="balanced", created_ms=1)
+            text = lines(id="cd" * 32, box="x", storage="plain", spec=spec, box_created_ms=1, created_ms=1, bytes=1,
+                         files=1, left_out=0, frozen_us=0, total_us=0, layer=list(ids))
+            file = parcel(member(lines(what="snapshot", name="x"), with_sum(text)))
+            need(api.ask("POST", "/v1/snapshots/import?name=z", file, key=1).status >= 400, f"a snapshot of {image}")
+    api.ask("DELETE", "/v1/images/private", key=0).ok(204)
+    return f"{len(spellings)} spellings"
 
 
 @case("H1_a_removed_key", "H1", "a key that was removed opens nothing, also on a connection that it had opened")

@@ -5,16 +5,13 @@ import pathlib
 import struct
 
 from host_snapshots import found_in, layers, left, own
+from parcel_kit import lines, member, parcel, sized, with_sum
 from rig import case, need
 
 META = struct.pack("<IIIqI", 0o755, 0, 0, 1, 0)
 FILE = struct.pack("<IIIqI", 0o644, 0, 0, 1, 0)
 ID = "ab" * 32
 HUGE = 0x7fffffffffffffff
-
-
-def sized(data, size=2):
-    return len(data).to_bytes(size, "little") + data
 
 
 def plain(name, data=b"x", size=None, linked=0):
@@ -36,35 +33,6 @@ def attr(name, value):
 
 def tree(*entries, end=b"Z"):
     return b"R" + META + b"\0\0" + b"".join(entries) + end
-
-
-def lines(**values):
-    rows = [(k, str(v)) for k, many in values.items() for v in (many if isinstance(many, list) else [many])]
-    return "".join(k + " " + v.replace("\\", "\\\\").replace("\n", "\\n") + "\n" for k, v in rows)
-
-
-def with_sum(text):
-    """As files that are kept begin (src/base/lines.h)."""
-    crc = 0xffffffff
-    for byte in text.encode():
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82f63b78 if crc & 1 else 0)
-    return f"sum crc32c:{crc ^ 0xffffffff:08x}\n{text}".encode()
-
-
-def member(head, content=b"", piece=1 << 16, digest=None):
-    """A member of the file, and its hash."""
-    head = head.encode() if isinstance(head, str) else head
-    parts = [content[i:i + piece] for i in range(0, len(content), piece)]
-    digest = digest or hashlib.sha256(head + b"".join(parts)).digest()
-    return b"M" + sized(head, 4) + b"".join(b"C" + sized(p, 4) for p in parts) + b"E" + digest, digest
-
-
-def parcel(*members, kind="snapshot", count=None, tail=b""):
-    sums = b"".join(digest for _, digest in members)
-    end = b"Z" + struct.pack("<Q", len(members) if count is None else count) + hashlib.sha256(sums).digest()
-    return f"cove pack 1 {kind}\n".encode() + b"".join(data for data, _ in members) + end + tail
 
 
 def layer(*entries, name=ID, **more):

@@ -10,6 +10,7 @@ import pytest
 from conftest import DEADLINE
 from door_rig import in_tree
 from embed import Owned
+from image_kit import tar, tiny_root
 
 pytestmark = pytest.mark.once("user")
 
@@ -18,7 +19,10 @@ TOKEN = re.compile(r"cove_([0-9a-f]{8})[0-9a-f]{64}")
 
 @pytest.fixture
 def home(new_home):
-    return new_home()
+    """With an image that a key's box may stand on: the host's is none."""
+    made = new_home()
+    made("image", "import", "tiny", "-", input=tar(*tiny_root())).ok()
+    return made
 
 
 @pytest.fixture
@@ -220,9 +224,17 @@ def test_what_is_the_operators_may_be_given(cove, owned, key, box):
     owned.fails("invalid", "fork", source=box, owner=key, name="job")
 
 
+def test_a_keys_box_stands_on_no_image_of_another(cove, owned, key):
+    """Whoever asks, and however it is spelled."""
+    cove("image", "tag", "base", "00000000/theirs").ok()
+    for image in ("host", "library/host", "00000000/theirs", "docker.io/00000000/theirs"):
+        owned.fails("denied", "create", name=f"{key}_x", owner=key, image=image)
+    cove("image", "rm", "00000000/theirs").ok()
+
+
 def test_of_another_machine_it_is_nobodys(home, tmp):
     key = new_key(home, "ci")
-    (name,) = Owned(home, tmp)("create", name=f"{key}_web", owner=key)
+    (name,) = Owned(home, tmp)("create", name=f"{key}_web", owner=key, image="tiny")
     home("snapshot", "create", name, f"{key}_snap").ok()
     home("snapshot", "export", f"{key}_snap", tmp / "f").ok()
     home("snapshot", "import", tmp / "f", "brought").ok()
@@ -232,7 +244,7 @@ def test_of_another_machine_it_is_nobodys(home, tmp):
 
 def test_a_backup_keeps_it(home, new_home, tmp):
     key = new_key(home, "ci")
-    Owned(home, tmp)("create", name=f"{key}_kept", owner=key)
+    Owned(home, tmp)("create", name=f"{key}_kept", owner=key, image="tiny")
     home("system", "backup", tmp / "b").ok()
     other = new_home()
     other("system", "restore", tmp / "b").ok()

@@ -418,9 +418,11 @@ TEST(names_of_images)
 	static const char *const good[] = {"a",	       "base",		 "python:3.12",
 					   "a/b/c",    "ghcr.io/x/y:V1", "localhost:5000/z",
 					   "a@sha256", "x.y_z-1"};
-	static const char *const bad[] = {"",	    "A",	"a:",  "/a",   "a//b", "../a",
-					  "a/../b", "a/.b",	"a b", "a\nb", "a+b",  ":a",
-					  "a::b",   "a:latest", "-a",  "a-"};
+	static const char *const bad[] = {
+		"",	     "A",	 "a:",	"/a",	"a//b",		 "../a",
+		"a/../b",    "a/.b",	 "a b", "a\nb", "a+b",		 ":a",
+		"a::b",	     "a:latest", "-a",	"a-",	"docker.io/a/b", "library/a",
+		"(imported)"};
 	char clean[IMAGE_NAME_MAX + 1], longest[IMAGE_NAME_MAX + 2];
 
 	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
@@ -441,6 +443,8 @@ TEST(names_of_images)
 	CHECK_EQ(image_name_clean("library/acme/alpine", clean, NULL), 0);
 	CHECK_STR(clean, "library/acme/alpine");
 	CHECK(image_name_clean("docker.io/", clean, NULL) < 0);
+	/* What is clean stays so. */
+	CHECK(image_name_clean("docker.io/docker.io/a/b", clean, NULL) < 0);
 	CHECK_EQ(image_name_clean("alpine:latest", clean, NULL), 0);
 	CHECK_STR(clean, "alpine");
 	CHECK(image_name_clean(":latest", clean, NULL) < 0);

@@ -411,6 +411,16 @@ TEST(names_there_and_back)
 	CHECK_EQ(key_name_in("../../..", KEY_OF_BOX, "web", full, &e), -EINVAL);
 }
 
+TEST(images_that_a_keys_box_may_stand_on)
+{
+	static const char id[] = "1a2b3c4d";
+
+	CHECK(key_may_use_image(id, "base") && key_may_use_image(id, "ghcr.io/acme/agent"));
+	CHECK(key_may_use_image(id, "1a2b3c4d/app"));
+	CHECK(!key_may_use_image(id, "1a2b3c4e/app") && !key_may_use_image(id, "host"));
+	CHECK(key_may_use_image(NULL, "1a2b3c4e/app") && key_may_use_image(NULL, "host"));
+}
+
 /* Nothing that a key may say reaches beyond its namespace, or into another's. */
 TEST(no_name_leads_out)
 {
