@@ -35,6 +35,34 @@ static bool on_progress(void *arg, uint64_t bytes, uint64_t files)
 	return api_goes_on(arg);
 }
 
+/* What could not be read in a directory is said after the rest of it, in trailers: how much, and
+ * the first names. None is so long that a client does not take it. */
+enum { LEFT_OUT_NAMED = 64, LEFT_OUT_TEXT = 900 };
+
+static void on_skipped(void *arg, const char *path, const char *why)
+{
+	struct api_call *c = arg;
+	struct buf text;
+
+	if (c->left_out++ >= LEFT_OUT_NAMED)
+		return;
+	buf_init(&text, LEFT_OUT_TEXT);
+	if (http_query_add(&text, "path", path) == 0 && http_query_add(&text, "why", why) == 0)
+		(void)http_head_add(&c->trailers, "Cove-Left-Out-Name", buf_cstr(&text));
+	buf_done(&text);
+}
+
+static int say_left_out(struct api_call *c, struct err *e)
+{
+	char count[24];
+	int r = 0;
+
+	snprintf(count, sizeof(count), "%llu", (unsigned long long)c->left_out);
+	if (c->left_out)
+		r = http_head_add(&c->trailers, "Cove-Left-Out", count);
+	return r < 0 ? err_errno(e, -r, "write the answer") : 0;
+}
+
 static int how_of(struct api_call *c, struct cove_copy *ret, struct err *e)
 {
 	*ret = (struct cove_copy){.size = sizeof(*ret), .progress = on_progress, .arg = c};
@@ -108,6 +136,11 @@ static int send_content(struct api_call *c, struct cove_box *box, const char *pa
 		return r;
 	if (info.type == 'f' && info.size > 0)
 		r = take_range(c, &info, how, e);
+	/* To HTTP/1.0 it cannot be said: there it ends the copy. */
+	if (info.type == 'd' && c->head.minor > 0) {
+		api_field(c, "Trailer", "Cove-Left-Out, Cove-Left-Out-Name");
+		how->on_skipped = on_skipped;
+	}
 	if (r == 0)
 		r = api_stream_open(c, &fd, e);
 	if (r == 0) {
@@ -116,6 +149,8 @@ static int send_content(struct api_call *c, struct cove_box *box, const char *pa
 			r = cove_get_fd(box, path, fd, how, &err);
 		if (r < 0)
 			api_failed(r, &err, e);
+		else
+			r = say_left_out(c, e);
 	}
 	info_done(&info);
 	return r < 0 ? r : 0;

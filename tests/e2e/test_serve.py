@@ -408,6 +408,18 @@ def test_a_part_of_a_file_comes_alone(server, web):
     assert b"Name" in server.ask("GET", f"{web}/files?path=/proc/self/status", headers={"Range": "bytes=0-1"}).ok().body
 
 
+def test_one_entry_that_cannot_be_read_is_named_and_the_rest_comes(server, web):
+    server.ask("POST", f"{web}/exec", {"line": "mkdir -p /tmp/half/a; echo 1 > /tmp/half/a/f; echo 2 > /tmp/half/g; "
+                                               "mkdir -m 0 '/tmp/half/b&=%'; chown -R user /tmp/half; "
+                                               "chmod 0 '/tmp/half/b&=%'", "user": "root"}).ok()
+    got = server.raw(f"GET {web}/files?path=/tmp/half&user=user HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+                     .encode())
+    assert b"half/a/f" in got and b"half/g" in got and got.endswith(b"\r\n\r\n")
+    assert b"\r\nCove-Left-Out: 1\r\n" in got and b"\r\nCove-Left-Out-Name: path=b%26%3D%25&why=" in got
+    old = server.raw(f"GET {web}/files?path=/tmp/half&user=user HTTP/1.0\r\nHost: x\r\n\r\n".encode())
+    assert b"\0" * 1024 not in old[-1024:]  # no end that looks whole
+
+
 def test_a_broken_upload_leaves_nothing(server, web):
     head = f"PUT {web}/files?path=/tmp/half HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n"
     with socket.socket(socket.AF_UNIX) as s:
