@@ -685,6 +685,8 @@ struct cove_copy {
 	void *arg;
 	/* Something below the path could not be read and was left out. NULL: that ends the copy. */
 	void (*on_skipped)(void *arg, const char *path, const char *why);
+	/* cove_get_fd of a file: its bytes from this one on, and at most so many; 0: all. */
+	uint64_t from, bytes;
 };
 /* Host path to box path and back, files or whole directories. What is copied onto an existing
  * directory goes inside it, as with cp -r. They return how many entries were left out because they

@@ -373,6 +373,7 @@ void api_call_free(struct api_call *c)
 	if (c->next)
 		c->next->at = c->at;
 	http_head_done(&c->head);
+	http_head_done(&c->trailers);
 	json_decref(c->body);
 	buf_done(&c->text);
 	buf_done(&c->out);

@@ -5,6 +5,7 @@
 #include "api/handlers.h"
 
 #include "core/core.h"
+#include "http/range.h"
 
 #include <errno.h>
 #include <unistd.h>
@@ -34,6 +35,34 @@ static bool on_progress(void *arg, uint64_t bytes, uint64_t files)
 	return api_goes_on(arg);
 }
 
+/* What could not be read in a directory is said after the rest of it, in trailers: how much, and
+ * the first names. None is so long that a client does not take it. */
+enum { LEFT_OUT_NAMED = 64, LEFT_OUT_TEXT = 900 };
+
+static void on_skipped(void *arg, const char *path, const char *why)
+{
+	struct api_call *c = arg;
+	struct buf text;
+
+	if (c->left_out++ >= LEFT_OUT_NAMED)
+		return;
+	buf_init(&text, LEFT_OUT_TEXT);
+	if (http_query_add(&text, "path", path) == 0 && http_query_add(&text, "why", why) == 0)
+		(void)http_head_add(&c->trailers, "Cove-Left-Out-Name", buf_cstr(&text));
+	buf_done(&text);
+}
+
+static int say_left_out(struct api_call *c, struct err *e)
+{
+	char count[24];
+	int r = 0;
+
+	snprintf(count, sizeof(count), "%llu", (unsigned long long)c->left_out);
+	if (c->left_out)
+		r = http_head_add(&c->trailers, "Cove-Left-Out", count);
+	return r < 0 ? err_errno(e, -r, "write the answer") : 0;
+}
+
 static int how_of(struct api_call *c, struct cove_copy *ret, struct err *e)
 {
 	*ret = (struct cove_copy){.size = sizeof(*ret), .progress = on_progress, .arg = c};
@@ -48,32 +77,99 @@ static void info_done(struct cove_file_info *i)
 
 /* ---- content ---- */
 
-/* The size is known before; a file that changes meanwhile is cut, and the client sees that. */
+/* What the request wants of a file of a known size. 1: an answer is there, 416. */
+static int take_range(struct api_call *c, const struct cove_file_info *info, struct cove_copy *how,
+		      struct err *e)
+{
+	const char *tag =
+		api_memory_printf(&c->memory, "\"%llx-%llx\"", (unsigned long long)info->mtime_ns,
+				  (unsigned long long)info->size);
+	const char *unless = http_head_find(&c->head, "If-Range");
+	const char *said = http_head_find(&c->head, "Range"), *stretch;
+	uint64_t from = 0, count = 0;
+	int r = 0;
+
+	if (!tag)
+		return err_errno(e, ENOMEM, "read the request");
+	if (http_head_count(&c->head, "Range") == 1 && (!unless || strcmp(unless, tag) == 0))
+		r = http_range_parse(said, info->size, &from, &count);
+	if (r < 0)
+		stretch = api_memory_printf(&c->memory, "bytes */%llu",
+					    (unsigned long long)info->size);
+	else
+		stretch = api_memory_printf(
+			&c->memory, "bytes %llu-%llu/%llu", (unsigned long long)from,
+			(unsigned long long)(from + count - 1), (unsigned long long)info->size);
+	if (!stretch)
+		return err_errno(e, ENOMEM, "read the request");
+	api_field(c, "Accept-Ranges", "bytes");
+	if (r != 0)
+		api_field(c, "Content-Range", stretch);
+	if (r < 0) {
+		struct err none;
+
+		err_set(&none, ERR_INVALID, ERANGE, "the file has %llu bytes",
+			(unsigned long long)info->size);
+		api_error_with(c, &none, NULL);
+		c->status = 416;
+		return 1;
+	}
+	api_field(c, "ETag", tag);
+	c->length = r > 0 ? count : info->size;
+	c->status = r > 0 ? 206 : 200;
+	how->from = from;
+	how->bytes = count;
+	return 0;
+}
+
+/* The size is known before; a file that changes meanwhile is cut, and the client sees that. One of
+ * /proc says that it has none, and is as long as it comes. */
+static int send_content(struct api_call *c, struct cove_box *box, const char *path,
+			struct cove_copy *how, struct err *e)
+{
+	bool is_head = strcmp(c->method, "HEAD") == 0;
+	struct cove_file_info info;
+	struct cove_error err;
+	int fd, r = core_stat_target(box, path, how->user, &info, e);
+
+	if (r < 0)
+		return r;
+	if (info.type == 'f' && info.size > 0)
+		r = take_range(c, &info, how, e);
+	/* To HTTP/1.0 it cannot be said: there it ends the copy. */
+	if (info.type == 'd' && c->head.minor > 0) {
+		api_field(c, "Trailer", "Cove-Left-Out, Cove-Left-Out-Name");
+		how->on_skipped = on_skipped;
+	}
+	if (r == 0)
+		r = api_stream_open(c, &fd, e);
+	if (r == 0) {
+		c->type = info.type == 'd' ? "application/x-tar" : "application/octet-stream";
+		if (!is_head)
+			r = cove_get_fd(box, path, fd, how, &err);
+		if (r < 0)
+			api_failed(r, &err, e);
+		else
+			r = say_left_out(c, e);
+	}
+	info_done(&info);
+	return r < 0 ? r : 0;
+}
+
 static int file_get(struct api_call *c, struct cove *cove, struct err *e)
 {
-	struct cove_file_info info;
 	struct cove_box *box = NULL;
 	struct cove_copy how;
-	struct cove_error err;
 	const char *path;
-	int fd, r = how_of(c, &how, e);
+	int r = how_of(c, &how, e);
 
 	if (r == 0)
 		r = api_visit(c, cove, &box, &path, e);
 	if (r < 0)
 		return r;
-	r = cove_stat(box, path, &info, &err);
-	if (r == 0) {
-		c->type = info.type == 'd' ? "application/x-tar" : "application/octet-stream";
-		if (info.type == 'f')
-			c->length = info.size;
-		r = api_stream_open(c, &fd, e);
-		if (r == 0)
-			r = cove_get_fd(box, path, fd, &how, &err);
-		info_done(&info);
-	}
+	r = send_content(c, box, path, &how, e);
 	cove_box_free(box);
-	return r < 0 ? api_failed(r, &err, e) : 0;
+	return r;
 }
 
 static int file_put(struct api_call *c, struct cove *cove, struct err *e)
@@ -238,7 +334,8 @@ static int file_remove(struct api_call *c, struct cove *cove, struct err *e)
 
 /* clang-format off */
 const struct api_route api_file_routes[] = {
-	{"GET", "/v1/boxes/{box}/files", "readFile", KEY_RUN, .work = file_get, .streams = true},
+	{"GET", "/v1/boxes/{box}/files", "readFile", KEY_RUN, .work = file_get, .streams = true,
+	 .head = true},
 	{"PUT", "/v1/boxes/{box}/files", "writeFile", KEY_RUN, API_BODY_BYTES, .work = file_put},
 	{"DELETE", "/v1/boxes/{box}/files", "removeFile", KEY_RUN, .work = file_remove},
 	{"GET", "/v1/boxes/{box}/files/stat", "statFile", KEY_RUN, .work = file_stat},

@@ -108,6 +108,12 @@ static int no_route(struct api_call *c, const char *allowed, struct err *e)
 		       c->method, allowed);
 }
 
+static bool method_fits(const struct api_route *r, const char *method)
+{
+	return strcmp(r->method, "*") == 0 || strcmp(r->method, method) == 0 ||
+	       (r->head && strcmp(method, "HEAD") == 0);
+}
+
 int api_route_find(struct api_call *c, struct err *e)
 {
 	const char *allowed = NULL;
@@ -129,7 +135,7 @@ int api_route_find(struct api_call *c, struct err *e)
 		for (const struct api_route *at = *t; at->method; at++) {
 			if (!route_matches(at->pattern, c->path, target.path_len, &m))
 				continue;
-			if (strcmp(at->method, "*") != 0 && strcmp(at->method, c->method) != 0) {
+			if (!method_fits(at, c->method)) {
 				allowed = at->method;
 				continue;
 			}

@@ -40,6 +40,7 @@ struct api_route {
 	/* A value that is to stay secret is in the request or the answer: what holds them is locked
 	 * memory, and wiped. */
 	bool secret;
+	bool head;    /* GET: HEAD is answered, too */
 };
 
 /* Tables of routes, each ends with a row without a method; NULL ends the list. */

@@ -135,6 +135,10 @@ void box_conn_put(struct cove_box *box, struct core_conn *conn);
 
 void box_unref(struct cove_box *box);
 
+/* files.c: as cove_stat, of what a link leads to, with a user's rights (NULL: the box's). */
+int core_stat_target(struct cove_box *box, const char *path, const char *user,
+		     struct cove_file_info *ret, struct err *e);
+
 /* boxes/<name> as a descriptor; ERR_NOT_FOUND if there is none. */
 int box_open_dir(struct cove *cove, const char *name, int *ret_fd, struct err *e);
 

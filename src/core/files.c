@@ -17,6 +17,7 @@ int transfer_init(struct transfer *t, const struct cove_copy *how, struct err *e
 int transfer_begin(struct transfer *t, struct cove_box *box, const struct wire_file *m,
 		   struct err *e)
 {
+	uint32_t feature = 0;
 	int r;
 
 	if (!m->path || !*m->path || strlen(m->path) >= BOX_PATH_MAX ||
@@ -24,8 +25,12 @@ int transfer_begin(struct transfer *t, struct cove_box *box, const struct wire_f
 		return err_set(e, ERR_INVALID, EINVAL, "a path in a box has 1 to %u bytes",
 			       BOX_PATH_MAX - 1);
 	r = box_conn_get(box, &t->conn, e);
-	if (r == 0 && m->op >= FILE_READ) {
-		r = core_tool_check(t->conn, e);
+	if (m->op >= FILE_READ)
+		feature = WIRE_FEATURE_TOOLS;
+	else if (m->op == FILE_GET && (m->from || m->bytes))
+		feature = WIRE_FEATURE_RANGES;
+	if (r == 0 && feature) {
+		r = core_file_check(t->conn, feature, e);
 		if (r < 0)
 			box_conn_put(box, take_ptr(t->conn));
 	}
@@ -164,6 +169,14 @@ int files_probe(struct cove_box *box, const char *path, const struct cove_copy *
 	*ret_type = info.type;
 	info_done(&info);
 	return 1;
+}
+
+int core_stat_target(struct cove_box *box, const char *path, const char *user,
+		     struct cove_file_info *ret, struct err *e)
+{
+	struct wire_file m = {.op = FILE_STAT, .path = path, .user = user, .follow = 1};
+
+	return stat_box(box, &m, NULL, ret, e);
 }
 
 int cove_stat(struct cove_box *box, const char *path, struct cove_file_info *ret,

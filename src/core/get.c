@@ -228,6 +228,8 @@ static int get_one(struct cove_box *box, const char *path, struct sink *s,
 
 	s->path = path;
 	m.user = t.how.user;
+	m.from = t.how.from;
+	m.bytes = t.how.bytes;
 	m.links = s->fd >= 0;
 	m.skip = t.how.on_skipped != NULL;
 	if (r == 0)

@@ -16,15 +16,18 @@ enum { READ_BYTES = 512 << 10 };
 /* ---- the stream ---- */
 
 /* What an older keeper passes on, its init does not know. */
-int core_tool_check(struct core_conn *conn, struct err *e)
+int core_file_check(struct core_conn *conn, uint32_t feature, struct err *e)
 {
 	int r = core_conn_wait_ready(conn, START_WAIT_MS, e);
 
-	if (r == 0 && !(conn->peer.features & WIRE_FEATURE_TOOLS))
+	if (r == 0 && !(conn->peer.features & feature))
 		r = err_set(e, ERR_UNSUPPORTED, ENOTSUP,
-			    "box '%s' was started by a Cove that cannot read, edit, search or "
-			    "watch: cove stop %s; cove start %s",
-			    conn->box, conn->box, conn->box);
+			    "box '%s' was started by a Cove that cannot %s: cove stop %s; cove "
+			    "start %s",
+			    conn->box,
+			    feature == WIRE_FEATURE_RANGES ? "read a part of a file"
+							   : "read, edit, search or watch",
+			    conn->box, conn->box);
 	return r;
 }
 

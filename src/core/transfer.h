@@ -29,8 +29,8 @@ int transfer_begin(struct transfer *t, struct cove_box *box, const struct wire_f
 		   struct err *e);
 int transfer_end(struct transfer *t, int r);
 
-/* tool.c: does the box know the operations from FILE_READ on? */
-int core_tool_check(struct core_conn *conn, struct err *e);
+/* tool.c: does the box know this of files (WIRE_FEATURE_TOOLS, WIRE_FEATURE_RANGES)? */
+int core_file_check(struct core_conn *conn, uint32_t feature, struct err *e);
 
 /* The next frame, whatever it takes unless the caller gives up. ERROR is the return value. */
 int transfer_next(struct transfer *t, struct wire_frame *ret, struct err *e);

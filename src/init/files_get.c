@@ -93,6 +93,22 @@ static int begin_dir(struct init_get *g, int fd, const struct stat *st)
 	return init_walk_down(&g->walk, take_fd(dir_fd));
 }
 
+/* Of the file that the operation is about, what the asker wants. */
+static int take_part(struct init_get *g, const struct wire_file *m)
+{
+	uint64_t from = m->from < g->left ? m->from : g->left;
+
+	if (g->unsized || (from == 0 && m->bytes == 0))
+		return 0;
+	if (lseek(g->fd, (off_t)from, SEEK_SET) < 0)
+		return -errno;
+	g->at = (off_t)from;
+	g->left -= from;
+	if (m->bytes > 0 && m->bytes < g->left)
+		g->left = m->bytes;
+	return 0;
+}
+
 static int get_start(struct file_op *op, const struct wire_file *m, struct err *e)
 {
 	struct init_get *g = get_of(op);
@@ -123,6 +139,8 @@ static int get_start(struct file_op *op, const struct wire_file *m, struct err *
 		r = begin_dir(g, take_fd(fd), &st);
 	else
 		return file_error_type(op, st.st_mode, "", e);
+	if (r >= 0 && g->fd >= 0)
+		r = take_part(g, m);
 	return r < 0 ? file_error(op, -r, "send", "", e) : FILE_AGAIN;
 }
 

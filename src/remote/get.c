@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { REPORT_MS = 250 };
+enum { REPORT_MS = 250, LEFT_OUT_MAX = 65536 };
 
 /* ---- small questions ---- */
 
@@ -234,6 +234,45 @@ static bool is_tar(const struct remote_answer *a)
 	return type && strcmp(type, "application/x-tar") == 0;
 }
 
+/* What the server could not read is in its trailers: the same as a box here says of it. */
+static int take_left_out(struct fetch *f, struct err *e)
+{
+	const struct http_head *t = &f->a.body.trailers;
+	struct buf path, why;
+	const char *said = http_head_find(t, "Cove-Left-Out");
+	uint64_t count;
+
+	if (!said)
+		return 0;
+	if (!str_parse_u64(said, LEFT_OUT_MAX, &count))
+		count = LEFT_OUT_MAX;
+	if (!f->how.on_skipped)
+		return err_set(e, ERR_DENIED, EACCES,
+			       "%llu entries below the path cannot be read; the rest is there",
+			       (unsigned long long)count);
+	buf_init(&path, BOX_PATH_MAX);
+	buf_init(&why, BOX_PATH_MAX);
+	for (size_t i = 0; i < t->field_count && count > 0; i++) {
+		struct wire_entry m = {.type = 'x'};
+
+		buf_clear(&path);
+		buf_clear(&why);
+		if (!http_name_is(t->fields[i].name, "Cove-Left-Out-Name") ||
+		    http_query_find(t->fields[i].value, "path", &path) <= 0)
+			continue;
+		if (http_query_find(t->fields[i].value, "why", &why) > 0)
+			m.target = buf_cstr(&why);
+		m.path = buf_cstr(&path);
+		onto_host_skipped(&f->how, &m);
+		count--;
+	}
+	for (; count > 0; count--) /* which the server did not name */
+		onto_host_skipped(&f->how, &(struct wire_entry){.type = 'x', .path = "..."});
+	buf_done(&path);
+	buf_done(&why);
+	return 0;
+}
+
 static int get_tree(struct fetch *f, struct err *e)
 {
 	static const struct tar_ops ops = {on_entry, on_data, on_file_end};
@@ -284,10 +323,12 @@ static int get(struct fetch *f, struct cove_box *box, const char *box_path, cons
 	if (r == 0) {
 		set_prefix(f, box_path);
 		r = is_tar(&f->a) ? get_tree(f, e) : get_file(f, &info, e);
-		remote_answer_done(&f->a);
 	}
 	if (r == 0)
 		r = checked(onto_host_end(f->to, e), e);
+	if (r == 0)
+		r = take_left_out(f, e);
+	remote_answer_done(&f->a);
 	if (r == 0)
 		(void)report(f, NULL); /* too late to give it up */
 	free(info.name);
@@ -339,6 +380,8 @@ int cove_get_fd(struct cove_box *box, const char *box_path, int fd, const struct
 	if (r == 0) {
 		s->fd = fd;
 		r = read_all(&s->f, take_stream, &e);
+		if (r == 0)
+			r = take_left_out(&s->f, &e);
 		remote_answer_done(&s->f.a);
 	}
 	free(s);

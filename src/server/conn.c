@@ -165,7 +165,7 @@ static void on_end(struct api_sink *s, struct api_call *call, bool cut)
 	if (cut || is_short || c->state == REQUEST_RAW)
 		c->sent.close = true;
 	else if (c->sent.framing == HTTP_CHUNKED &&
-		 http_body_write_end(HTTP_CHUNKED, NULL, &c->out) < 0)
+		 http_body_write_end(HTTP_CHUNKED, &call->trailers, &c->out) < 0)
 		conn_kill(c);
 	conn_go_soon(c);
 }

@@ -14,17 +14,17 @@ static const struct {
 	{"token", WIRE_FEATURE_TOKEN}, {"events", WIRE_FEATURE_EVENTS},
 	{"copy", WIRE_FEATURE_COPY},   {"shells", WIRE_FEATURE_SHELLS},
 	{"merge", WIRE_FEATURE_MERGE}, {"times", WIRE_FEATURE_TIMES},
-	{"tools", WIRE_FEATURE_TOOLS},
+	{"tools", WIRE_FEATURE_TOOLS}, {"ranges", WIRE_FEATURE_RANGES},
 };
 
 struct wire_hello wire_hello_ours(void)
 {
-	static const char names[] = "token\0events\0copy\0shells\0merge\0times\0tools";
+	static const char names[] = "token\0events\0copy\0shells\0merge\0times\0tools\0ranges";
 
 	return (struct wire_hello){
 		.lowest = WIRE_VERSION_MIN,
 		.highest = WIRE_VERSION_MAX,
-		.features = {.data = names, .bytes = sizeof(names), .count = 7},
+		.features = {.data = names, .bytes = sizeof(names), .count = 8},
 	};
 }
 

@@ -36,6 +36,7 @@ enum wire_feature {
 	WIRE_FEATURE_MERGE = 1 << 4,  /* "merge": EXEC's merge */
 	WIRE_FEATURE_TIMES = 1 << 5,  /* "times": TIMES */
 	WIRE_FEATURE_TOOLS = 1 << 6,  /* "tools": FILE_READ and those after it */
+	WIRE_FEATURE_RANGES = 1 << 7, /* "ranges": a part of a file in a get */
 };
 
 /* What both sides of a link speak. All zero: the other one did not say HELLO yet. */

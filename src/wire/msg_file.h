@@ -43,9 +43,9 @@ struct wire_file {
 	uint64_t links; /* further names of a file that came come as 'h' */
 	uint64_t holes; /* and holes as 'z' */
 	/* read, edit, glob, grep. A maximum of 0 is init's own. */
-	uint64_t from;	     /* read: the first line wanted, from 1 on */
+	uint64_t from;	     /* read: the first line wanted, from 1 on; get: the first byte */
 	uint64_t count;	     /* at most so many lines, names or matches */
-	uint64_t bytes;	     /* read: at most so many of all lines */
+	uint64_t bytes;	     /* read: at most so many of all lines; get: of a file, 0: all */
 	uint64_t line_bytes; /* read, grep: and of one, which is cut there */
 	uint64_t time_ms;    /* then it ends: ERROR with ERR_TIMEOUT, or truncated */
 	const char *pattern; /* glob, grep */

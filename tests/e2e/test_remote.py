@@ -41,7 +41,7 @@ SAME = {
                  "directory_as_a_tar_stream", "a_hard_link_planted_before_is_not_written_through", "overwrite",
                  "odd_names", "missing_source", "link_in_the_box_stays_in_the_box", "unknown_box"],
     test_run_files: ["a_file_in_and_a_file_out", "destinations", "stdin_as_a_file", "stdout_is_the_file_alone",
-                     "no_setuid_comes_out"],
+                     "no_setuid_comes_out", "what_cannot_be_read_is_left_out_and_counts"],
     test_pty: ["run_has_a_terminal", "exit_status_through_a_terminal", "size_and_resize", "ctrl_c",
                "terminal_modes_are_restored"],
     test_tools: ["read", "edit", "unusual_names", "watch"],

@@ -395,6 +395,11 @@ def test_directories(sb, tmp):
         sb.files.get_dir("/tmp/in/here/a", got)
     with pytest.raises(sdk.NotFound):
         sb.files.get_dir("/tmp/none", got)
+    sb.exec("chmod 0 /tmp/in/here/a")
+    assert "a" in sb.files.get_dir("/tmp/in/here", tmp / "less") and (tmp / "less/sub/run").exists()
+    with pytest.raises(sdk.Denied):
+        sb.files.download("/tmp/in/here", tmp / "less.tar")
+    assert not (tmp / "less.tar").exists()
 
 
 # ---- boxes ----

@@ -385,6 +385,42 @@ def test_files_of_any_size_go_and_come(server, web):
     assert server.ask("GET", f"{web}/files?path=/tmp/empty").ok().body == b""
 
 
+def test_a_part_of_a_file_comes_alone(server, web):
+    server.ask("PUT", f"{web}/files?path=/tmp/part", b"0123456789").ok()
+    server.ask("POST", f"{web}/exec", {"line": "ln -s part /tmp/link"}).ok()
+    whole = server.ask("GET", f"{web}/files?path=/tmp/part").ok(200)
+    for said, status, body, field in (
+            ("bytes=5-7", 206, b"567", "bytes 5-7/10"), ("bytes=8-99", 206, b"89", "bytes 8-9/10"),
+            ("bytes=-3", 206, b"789", "bytes 7-9/10"), ("bytes=0-1,4-5", 200, whole.body, None),
+            ("lines=1-2", 200, whole.body, None)):
+        got = server.ask("GET", f"{web}/files?path=/tmp/link", headers={"Range": said}).ok(status)
+        assert (got.body, got.headers["Content-Range"]) == (body, field), said
+        assert got.headers["Content-Length"] == str(len(body)) and got.headers["Accept-Ranges"] == "bytes"
+    got = server.ask("GET", f"{web}/files?path=/tmp/part", headers={"Range": "bytes=10-"})
+    got.error(416, "invalid")
+    assert got.headers["Content-Range"] == "bytes */10"
+    # What was resumed is the same file still, or comes whole.
+    for tag, status in ((whole.headers["ETag"], 206), ('"other"', 200)):
+        server.ask("GET", f"{web}/files?path=/tmp/part", headers={"Range": "bytes=1-", "If-Range": tag}).ok(status)
+    head = server.ask("HEAD", f"{web}/files?path=/tmp/part").ok(200)
+    assert (head.headers["Content-Length"], head.body) == ("10", b"")
+    assert server.ask("HEAD", f"{web}/files?path=/tmp/nowhere").status == 404
+    assert server.ask("HEAD", f"{web}/files?path=/tmp").ok().headers["Content-Type"] == "application/x-tar"
+    assert b"Name" in server.ask("GET", f"{web}/files?path=/proc/self/status", headers={"Range": "bytes=0-1"}).ok().body
+
+
+def test_one_entry_that_cannot_be_read_is_named_and_the_rest_comes(server, web):
+    server.ask("POST", f"{web}/exec", {"line": "mkdir -p /tmp/half/a; echo 1 > /tmp/half/a/f; echo 2 > /tmp/half/g; "
+                                               "mkdir -m 0 '/tmp/half/b&=%'; chown -R user /tmp/half; "
+                                               "chmod 0 '/tmp/half/b&=%'", "user": "root"}).ok()
+    got = server.raw(f"GET {web}/files?path=/tmp/half&user=user HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+                     .encode())
+    assert b"half/a/f" in got and b"half/g" in got and got.endswith(b"\r\n\r\n")
+    assert b"\r\nCove-Left-Out: 1\r\n" in got and b"\r\nCove-Left-Out-Name: path=b%26%3D%25&why=" in got
+    old = server.raw(f"GET {web}/files?path=/tmp/half&user=user HTTP/1.0\r\nHost: x\r\n\r\n".encode())
+    assert b"\0" * 1024 not in old[-1024:]  # no end that looks whole
+
+
 def test_a_broken_upload_leaves_nothing(server, web):
     head = f"PUT {web}/files?path=/tmp/half HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n"
     with socket.socket(socket.AF_UNIX) as s:

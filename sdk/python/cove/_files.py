@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import tempfile
 from typing import IO, Any, AsyncIterator, Dict, List, Optional, Union
+from urllib.parse import parse_qs
 
 from . import _tree
 from ._client import AsyncClient, Body, Source, segment, token
 from ._net import Net
-from .errors import Invalid, NotFound
+from .errors import Denied, Invalid, NotFound
 from .types import FileInfo
 
 PathLike = Union[str, "os.PathLike[str]"]
@@ -56,11 +57,28 @@ class AsyncFiles:
             await self._put(path, Source(source), mode, user)
 
     async def stream(self, path: str, *, user: Optional[str] = None) -> AsyncIterator[bytes]:
-        """The bytes of a file piece by piece; of a directory, a tar."""
+        """The bytes of a file piece by piece; of a directory, a tar. Where some of that cannot be read the error comes
+        after the rest."""
+        left_out: List[str] = []
+        pieces = self._pieces(path, user, left_out)
+        try:
+            async for data in pieces:
+                yield data
+        finally:
+            await pieces.aclose()  # type: ignore[attr-defined]
+        if left_out:
+            raise Denied("denied", f"below '{path}' cannot be read: {', '.join(left_out)}")
+
+    async def _pieces(self, path: str, user: Optional[str], left_out: List[str]) -> AsyncIterator[bytes]:
         incoming = await self._client.open("GET", self._base, query={"path": path, "user": user}, repeat=True)
         try:
             while data := await incoming.piece():
                 yield data
+            for name, value in incoming.response.trailers:
+                if name == "cove-left-out-name":
+                    left_out += parse_qs(value).get("path", [])
+                elif name == "cove-left-out" and value.isdecimal() and int(value) > len(left_out):
+                    left_out.append("...")  # what the server did not name
         finally:
             incoming.close()
 
@@ -80,8 +98,10 @@ class AsyncFiles:
         return size
 
     async def _into(self, path: str, file: IO[bytes], user: Optional[str]) -> int:
+        return await self._keep(self.stream(path, user=user), file)
+
+    async def _keep(self, source: AsyncIterator[bytes], file: IO[bytes]) -> int:
         size = 0
-        source = self.stream(path, user=user)
         try:
             async for data in source:
                 await self._net.offload(file.write, data)
@@ -103,13 +123,14 @@ class AsyncFiles:
 
     async def get_dir(self, path: str, local: PathLike, *, user: Optional[str] = None) -> List[str]:
         """What is in a directory of the box comes into a local one, which is made where it is missing. Names what was
-        left out: links that lead out of it, and what is neither file, directory nor link."""
+        left out: what may not be read, links that lead out of it, and what is neither file, directory nor link."""
         if not (await self.stat(path)).is_dir:
             raise Invalid("invalid", f"'{path}' is no directory")
         with tempfile.TemporaryFile(prefix="cove-") as tar:
-            await self._into(path, tar, user)
+            left_out: List[str] = []
+            await self._keep(self._pieces(path, user, left_out), tar)
             tar.seek(0)
-            return await self._net.offload(_tree.Unpacker(os.fspath(local)).unpack, tar)
+            return left_out + await self._net.offload(_tree.Unpacker(os.fspath(local)).unpack, tar)
 
     async def list(self, path: str = ".") -> List[FileInfo]:
         """What is in a directory, by name."""

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Dict, Iterator, List, Mapping, Optional
+from typing import Dict, Iterator, List, Mapping, Optional, Tuple
 
 from .errors import ConnectionLost, ProtocolError
 
 HEAD_MAX = 64 << 10
-LINE_MAX = 1 << 10  # of a chunk's size
+LINE_MAX = 1 << 10  # of a chunk's size, or a trailer
+TRAILERS_MAX = 100
 EVENT_MAX = 16 << 20
 TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 HEAD_END = re.compile(rb"\r?\n\r?\n")
@@ -59,6 +60,7 @@ class Response:
     def __init__(self) -> None:
         self.head: Optional[Head] = None
         self.ended = False  # the body is whole
+        self.trailers: List[Tuple[str, str]] = []  # then
         self.rest = bytearray()
         self._length: Optional[int] = None  # that is left of a body, or of a chunk
         self._chunked = False
@@ -185,6 +187,9 @@ class Response:
             elif not line:
                 self.ended = True
                 return b""
+            elif len(self.trailers) < TRAILERS_MAX:
+                name, _, value = line.partition(b":")
+                self.trailers.append((name.decode("latin-1").lower(), value.strip(b" \t").decode("latin-1")))
 
 
 @dataclass(frozen=True)
