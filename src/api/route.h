@@ -35,6 +35,7 @@ struct api_route {
 	int (*work)(struct api_call *c, struct cove *cove, struct err *e);
 	bool streams; /* work: the answer may be a stream */
 	bool socket;  /* now: it may be asked for as a WebSocket */
+	bool resumes; /* its stream can be asked for again from where it was cut */
 };
 
 /* Tables of routes, each ends with a row without a method; NULL ends the list. */
