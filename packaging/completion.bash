@@ -65,7 +65,7 @@ _cove()
 		mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -d -- "$cur")
 		return
 		;;
-	--log-file | --mount | --in) mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+	--log-file | --mount | --in | --config | --tls-cert | --tls-key | --otlp-headers) mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
 	--persistence) _cove_words 'workspace box'; return ;;
 	--net)
 		_cove_policies
@@ -79,6 +79,7 @@ _cove()
 	--expire) _cove_words 'stop remove pause'; return ;;
 	--restart) _cove_words 'no on-reboot always'; return ;;
 	--storage) _cove_words 'plain loop tmpfs'; return ;;
+	--min-wall) _cove_words "$(cove wall ls -q 2>/dev/null)"; return ;;
 	--wall) _cove_words "auto $(cove wall ls -q 2>/dev/null)"; return ;;
 	--mem) _cove_words '256M 512M 1G 2G 4G none'; return ;;
 	--disk) _cove_words '1G 10G 100G none'; return ;;

@@ -346,6 +346,7 @@ static int events_follow(struct api_call *c, struct err *e)
 
 /* clang-format off */
 const struct api_route api_event_routes[] = {
-	{"GET", "/v1/events", "followEvents", KEY_READ, .now = events_follow},
+	{"GET", "/v1/events", "followEvents", KEY_READ, .now = events_follow,
+	 .resumes = true},
 	{0}};
 /* clang-format on */

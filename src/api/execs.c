@@ -278,6 +278,11 @@ static bool on_line(void *arg, const char *line)
 	return api_send_event(f->fd, "event", id, line) == 0 && api_goes_on(f->call);
 }
 
+static bool follow_goes_on(void *arg)
+{
+	return api_goes_on(((struct follow *)arg)->call);
+}
+
 static int event_list(struct api_call *c, struct cove *cove, struct err *e)
 {
 	const char *box, *last = http_head_find(&c->head, "Last-Event-ID");
@@ -297,7 +302,8 @@ static int event_list(struct api_call *c, struct cove *cove, struct err *e)
 		r = api_stream_open(c, &f.fd, e);
 	if (r < 0)
 		return r;
-	r = cove_events(cove, box, follow, on_line, &f, &err);
+	r = core_events(cove, box, follow, &(struct core_watcher){on_line, follow_goes_on, &f},
+			&err);
 	return r < 0 ? api_failed(r, &err, e) : 0;
 }
 
@@ -306,12 +312,12 @@ const struct api_route api_execs_routes[] = {
 	{"GET", "/v1/boxes/{box}/execs", "listCommands", KEY_READ, .work = exec_list},
 	{"GET", "/v1/boxes/{box}/execs/{exec}", "waitCommand", KEY_RUN, .work = exec_wait},
 	{"GET", "/v1/boxes/{box}/execs/{exec}/output", "readOutput", KEY_RUN,
-	 .work = exec_output, .streams = true},
+	 .work = exec_output, .streams = true, .resumes = true},
 	{"POST", "/v1/boxes/{box}/execs/{exec}/signal", "signalCommand", KEY_RUN, API_BODY_JSON,
 	 .work = exec_signal},
 	{"GET", "/v1/boxes/{box}/shells", "listShells", KEY_READ, .work = shell_list},
 	{"DELETE", "/v1/boxes/{box}/shells/{shell}", "removeShell", KEY_RUN, .work = shell_remove},
 	{"GET", "/v1/boxes/{box}/events", "listEvents", KEY_READ, .work = event_list,
-	 .streams = true},
+	 .streams = true, .resumes = true},
 	{0}};
 /* clang-format on */

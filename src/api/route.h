@@ -41,6 +41,7 @@ struct api_route {
 	 * memory, and wiped. */
 	bool secret;
 	bool head;    /* GET: HEAD is answered, too */
+	bool resumes; /* its stream can be asked for again from where it was cut */
 };
 
 /* Tables of routes, each ends with a row without a method; NULL ends the list. */

@@ -132,17 +132,36 @@ int help_print(struct cli *c)
 	return r;
 }
 
+/* In our place: signals and the exit status are that program's. */
+static int become(struct cli *c, const char *program, char **argv)
+{
+	char path[512];
+	struct err e;
+
+	if (spawn_find_program(program, path, sizeof(path), &e) < 0)
+		return cli_error(c, (enum cove_error_kind)e.kind, "%s", e.msg);
+	execv(path, argv);
+	return cli_error(c, COVE_INTERNAL, "start '%.120s': %s", path, strerror(errno));
+}
+
+/* Another program's verb: its options are what that says. */
 int help_print_verb(struct cli *c, const struct verb *v)
 {
+	static char help[] = "--help";
 	struct buf b;
 	int r;
 
 	buf_init(&b, HELP_MAX);
-	(void)buf_printf(&b, "cove %s\n\n  %s\n\n%s\nFlags\n", v->synopsis, v->summary, v->help);
-	options_help(v->options, &b);
+	(void)buf_printf(&b, "cove %s\n\n  %s\n\n%s\n", v->synopsis, v->summary, v->help);
+	if (!v->program) {
+		(void)buf_append_str(&b, "Flags\n");
+		options_help(v->options, &b);
+	}
 	r = cli_out_buf(c, &b);
 	buf_done(&b);
-	return r;
+	return r || !v->program ? r
+				: become(c, v->program,
+					 (char *[]){(char *)(uintptr_t)v->program, help, NULL});
 }
 
 /* A wrong command line may be the place where --json stands: look for it as a word of its own. */
@@ -192,18 +211,6 @@ static int act(struct cli *c, const struct verb *v, size_t first)
 	if (v->list)
 		return list_run(c, v->list);
 	return v->run ? v->run(c) : cli_each(c, first, v->result, v->each);
-}
-
-/* In our place: signals and the exit status are that program's. */
-static int become(struct cli *c, const char *program, char **argv)
-{
-	char path[512];
-	struct err e;
-
-	if (spawn_find_program(program, path, sizeof(path), &e) < 0)
-		return cli_error(c, (enum cove_error_kind)e.kind, "%s", e.msg);
-	execv(path, argv);
-	return cli_error(c, COVE_INTERNAL, "start '%.120s': %s", path, strerror(errno));
 }
 
 static int run_program(struct cli *c, char **argv)

@@ -36,6 +36,15 @@ void core_client_await_drained(struct core_conn *conn, struct core_client_wait *
 /* How many connections there are. */
 unsigned core_client_count(const struct core_client *c);
 
+/* cove_events for who may be gone before the next row: goes_on is asked while there is none. */
+struct core_watcher {
+	cove_on_line *on_line;
+	bool (*goes_on)(void *arg); /* NULL: it does */
+	void *arg;
+};
+int core_events(struct cove *cove, const char *box, bool follow, const struct core_watcher *w,
+		struct cove_error *err);
+
 /* A command whose events come from the loop. */
 struct core_async_exec {
 	/* As cove_exec_next has them; EXIT is the last. Output is given back by

@@ -15,6 +15,7 @@
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/str.h"
+#include "core/client.h"
 #include "core/exec.h"
 #include "core/life.h"
 #include "core/result.h"
@@ -28,7 +29,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FOLLOW_TRIES = 8 };
+enum { FOLLOW_TRIES = 8, GOES_ON_MS = 500 };
 
 /* Where the history of a box is. */
 struct history {
@@ -435,6 +436,7 @@ int cove_wait(struct cove *cove, const char *box, uint64_t exec_id, uint64_t tim
 
 struct event_reader {
 	cove_on_line *on_line;
+	bool (*goes_on)(void *arg); /* asked while nothing comes; NULL: it does */
 	void *arg;
 	uint64_t next; /* the number of the row that comes next */
 	bool stopped;  /* the caller has had enough */
@@ -525,11 +527,13 @@ static int follow_keeper(struct event_reader *v, struct history *h, struct err *
 		wire_subscribe_encode(core_out(h->conn), call.q.id, 0, &(struct wire_subscribe){0}),
 		e);
 	while (r == 0 && !v->stopped) {
-		r = core_call_next(&call, -1, &f, e);
+		r = core_call_next(&call, v->goes_on ? GOES_ON_MS : -1, &f, e);
 		if (r > 0 && f.type == WIRE_OK)
 			break;
 		if (r > 0)
 			r = on_event_frame(v, h, &call, &f, e);
+		else if (r == 0)
+			v->stopped = v->goes_on && !v->goes_on(v->arg);
 	}
 	core_call_end(&call, r > 0);
 	return r < 0 ? r : 0;
@@ -565,7 +569,14 @@ static int follow_events(struct event_reader *v, struct history *h, struct err *
 int cove_events(struct cove *cove, const char *box, bool follow, cove_on_line *on_line, void *arg,
 		struct cove_error *err)
 {
-	struct event_reader v = {.on_line = on_line, .arg = arg, .next = 1};
+	return core_events(cove, box, follow, &(struct core_watcher){on_line, NULL, arg}, err);
+}
+
+int core_events(struct cove *cove, const char *box, bool follow, const struct core_watcher *w,
+		struct cove_error *err)
+{
+	struct event_reader v = {
+		.on_line = w->on_line, .goes_on = w->goes_on, .arg = w->arg, .next = 1};
 	struct history h;
 	struct err e = {0};
 	int r = history_open(&h, cove, box, &e);

@@ -67,6 +67,13 @@ bool wall_is_weaker(const char *wall, const char *least)
 	return !w || !l || w->strength < l->strength;
 }
 
+bool wall_shares_kernel(const char *wall)
+{
+	const struct wall_info *w = wall_info_find(wall);
+
+	return !w || w->flags & WALL_SHARED_KERNEL;
+}
+
 static int check(const char *wall, const char *name, struct err *e)
 {
 	/* Never weaker for a word that is not understood. */

@@ -9,6 +9,8 @@ int wall_read_auto(const char *wall, uint64_t *ret_ms, struct err *e);
 
 /* True also where either is no wall. */
 bool wall_is_weaker(const char *wall, const char *least);
+/* True also where it is no wall. */
+bool wall_shares_kernel(const char *wall);
 /* That a box gets whose maker names none; NULL where it is not known. */
 const char *wall_of_new(struct cove *cove);
 /* For a box that is made: puts a wall's name in the place of "auto" or none, and refuses one that

@@ -18,6 +18,7 @@
 #include <openssl/err.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { SESSION_S = 3600, VERIFY_DEPTH = 16 };
 /* Locked memory for private keys: a client certificate's takes up to 3 KiB per connection. A key
@@ -216,6 +217,13 @@ static int start_openssl(struct err *e)
 	return 0;
 }
 
+static int check_readable(const char *path, struct err *e)
+{
+	return access(path, R_OK) == 0 ? 0
+				       : err_set(e, ERR_INVALID, errno, "'%s' cannot be read: %s",
+						 path, strerrordesc_np(errno));
+}
+
 int tls_new_server(struct tls **ret, const char *cert_path, const char *key_path, struct err *e)
 {
 	struct tls *t;
@@ -230,6 +238,8 @@ int tls_new_server(struct tls **ret, const char *cert_path, const char *key_path
 	t->server = make_server();
 	if (!t->bio || !t->server)
 		r = crypto_failed(e, "start TLS");
+	else if (check_readable(cert_path, e) < 0 || check_readable(key_path, e) < 0)
+		r = -EINVAL;
 	else if (SSL_CTX_use_certificate_chain_file(t->server, cert_path) != 1)
 		r = err_set(e, ERR_INVALID, EINVAL, "'%s' is no certificate (PEM)", cert_path);
 	else if (SSL_CTX_use_PrivateKey_file(t->server, key_path, SSL_FILETYPE_PEM) != 1 ||

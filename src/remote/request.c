@@ -402,6 +402,13 @@ int remote_error(const struct cove *cove, unsigned status, const void *p, size_t
 		return e->code ? -e->code : -EIO;
 	}
 	json_decref(o);
+	/* It is a Cove server's, and the request was none of its own: a text says why. */
+	if (status == 421 && n > 0) {
+		const char *end = memchr(p, '\n', n);
+
+		return err_set(e, ERR_DENIED, EACCES, "%.80s: %.*s", remote_name(cove, where),
+			       (int)(end ? (size_t)(end - (const char *)p) : n), (const char *)p);
+	}
 	return err_set(e, status == 401 || status == 403 ? ERR_DENIED : ERR_PROTOCOL,
 		       status == 401 || status == 403 ? EACCES : EPROTO,
 		       "%.150s answered %u %s, which is no answer of a Cove server",

@@ -14,7 +14,7 @@
 #include <string.h>
 
 enum setting_kind { TEXT, LIST, FLAG, NUMBER, SHARE, SIZE, TIME };
-enum { CONFIG_FILE_MAX = 256 << 10, THREADS = 32, CONNECTIONS = 12000 };
+enum { CONFIG_FILE_MAX = 256 << 10, HELP_WIDTH = 72, THREADS = 32, CONNECTIONS = 12000 };
 enum { WEBHOOK_RETRY_MS = 1000, WEBHOOK_FAILURES = 20 };
 enum { RESERVE = 256 << 20, ADMISSION_WAIT_MS = 5000, WAITING_PART = 4 };
 
@@ -84,13 +84,31 @@ static const struct setting *setting_find(const char *name, size_t len)
 	return NULL;
 }
 
+/* Whole words, on lines that fit a terminal. */
+static void print_wrapped(const char *s)
+{
+	while (*s) {
+		size_t n = strlen(s);
+
+		if (n > HELP_WIDTH)
+			for (n = HELP_WIDTH; s[n] != ' '; n--)
+				;
+		printf("        %.*s\n", (int)n, s);
+		s += n;
+		s += *s == ' ';
+	}
+}
+
 void server_config_help(void)
 {
-	printf("Usage: cove serve [OPTIONS]\n\nOptions (a file given by --config FILE has the "
-	       "same names, as \"NAME: VALUE\" lines):\n");
-	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++)
-		printf("  --%s%s%s\n        %s\n", settings[i].name, settings[i].value ? " " : "",
-		       settings[i].value ? settings[i].value : "", settings[i].help);
+	printf("Usage: cove serve [OPTIONS]\n\nOptions\n"
+	       "      --config FILE\n"
+	       "        lines \"NAME: VALUE\" with the names below; -FILE: it may be missing\n");
+	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
+		printf("      --%s%s%s\n", settings[i].name, settings[i].value ? " " : "",
+		       settings[i].value ? settings[i].value : "");
+		print_wrapped(settings[i].help);
+	}
 }
 
 static void list_free(struct config_list *l)
@@ -121,10 +139,12 @@ static int take_amount(const struct setting *s, const char *value, char *at, str
 
 	if (good)
 		return 0;
+	if (s->kind == TIME)
+		return err_set(e, ERR_INVALID, EINVAL,
+			       "%s is a time of at most %llus as \"5s\", not '%.40s'", s->name,
+			       (unsigned long long)s->max / 1000, value);
 	return err_set(e, ERR_INVALID, EINVAL, "%s is %s, not '%.40s'", s->name,
-		       s->kind == SHARE	 ? "as \"80%\" or \"64g\""
-		       : s->kind == SIZE ? "a size as \"512m\", or 0"
-					 : "a time of at most 300s as \"5s\"",
+		       s->kind == SHARE ? "as \"80%\" or \"64g\"" : "a size as \"512m\", or 0",
 		       value);
 }
 
@@ -204,14 +224,18 @@ static int take_line(struct server_config *c, char *line, struct err *e)
 	return take(c, s, value, e);
 }
 
+/* "-PATH" may be missing. */
 static int take_file(struct server_config *c, const char *path, struct err *e)
 {
+	bool is_optional = *path == '-';
 	autofree char *text = NULL;
 	char *line, *next;
 	size_t len;
-	int r = fd_read_file(AT_FDCWD, path, CONFIG_FILE_MAX, &text, &len);
+	int r = fd_read_file(AT_FDCWD, path += is_optional, CONFIG_FILE_MAX, &text, &len);
 	unsigned n = 1;
 
+	if (r == -ENOENT && is_optional)
+		return 0;
 	if (r < 0)
 		return err_errno(e, -r, "read '%s'", path);
 	if (strlen(text) != len)

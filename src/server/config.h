@@ -1,6 +1,7 @@
 /*
  * How a server is configured: flags, and a file with the same names, one "NAME: VALUE" to a
  * line, which flags overrule. "#" begins a comment. An unknown name is an error with its line.
+ * "--config -FILE" is one that may be missing.
  */
 #pragma once
 

@@ -547,10 +547,16 @@ int server_conn_new(struct server *s, struct channel *ch, const struct api_clien
 	return 0;
 }
 
+/* A stream that its reader asks for again from where it was cut. */
+static bool resumes(const struct server_conn *c)
+{
+	return c->begun && !c->over && c->call && c->call->route && c->call->route->resumes;
+}
+
 void server_conn_end_idle(struct server *s)
 {
 	for (struct server_conn *c = s->conns; c; c = c->next)
-		if (c->state == REQUEST_HEAD && buf_len(&c->in) == 0 && !c->dead)
+		if (!c->dead && ((c->state == REQUEST_HEAD && buf_len(&c->in) == 0) || resumes(c)))
 			conn_kill(c);
 }
 

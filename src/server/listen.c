@@ -8,6 +8,7 @@
  */
 #include "base/fd.h"
 #include "base/str.h"
+#include "core/walls.h"
 #include "net/channel_tcp.h"
 #include "net/host.h"
 #include "net/tls.h"
@@ -227,12 +228,12 @@ static int not_an_address(const char *text, struct err *e)
 static int check_beyond(const struct server_config *c, const char *at, struct err *e)
 {
 	if (!c->tls_cert && !c->plain_http)
-		return err_set(e, ERR_DENIED, EPERM,
+		return err_set(e, ERR_INVALID, EINVAL,
 			       "%s can be reached from elsewhere: give --tls-cert and --tls-key, "
 			       "or --plain-http if something in front of it does TLS",
 			       at);
-	if (!c->min_wall && !c->shared_kernel)
-		return err_set(e, ERR_DENIED, EPERM,
+	if ((!c->min_wall || wall_shares_kernel(c->min_wall)) && !c->shared_kernel)
+		return err_set(e, ERR_INVALID, EINVAL,
 			       "%s can be reached from elsewhere: give --min-wall gvisor, or "
 			       "--accept-shared-kernel",
 			       at);
@@ -346,7 +347,7 @@ static int take_one(struct server *s, int fd, const struct server_config *c, str
 	if (r < 0)
 		return err_errno(e, -r, "take the socket %d that systemd gives", fd);
 	if (domain != AF_UNIX && !is_loopback && check_beyond(c, at, e) < 0)
-		return -EPERM;
+		return -EINVAL;
 	fcntl(fd, F_SETFD, FD_CLOEXEC);
 	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
 	return add(s, fd,
@@ -408,7 +409,7 @@ static int check_given(const struct server *s, const struct server_config *c, st
 
 		if (l->is_given && !l->is_unix && place_of(l->io.fd, at, &is_loopback) == 0 &&
 		    !is_loopback && check_beyond(c, at, e) < 0)
-			return -EPERM;
+			return -EINVAL;
 	}
 	return 0;
 }

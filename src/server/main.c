@@ -305,5 +305,5 @@ int main(int argc, char **argv)
 	r = serve(&s, &e);
 	if (r < 0)
 		fprintf(stderr, "cove serve: %s\n", e.msg);
-	return r < 0 ? 1 : 0;
+	return r >= 0 ? 0 : e.kind == ERR_INVALID ? 2 : 1;
 }

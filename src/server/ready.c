@@ -59,9 +59,28 @@ static int make_first_key(struct server *s, struct cove_key_made *made, struct e
 	return 1;
 }
 
+/* What a client on this machine calls it: an address that is none ("0.0.0.0") names no machine, and
+ * a request for it is refused. */
+static const char *client_url(const struct server *s, char *ret, size_t size)
+{
+	const struct config_list *names = &s->config->host_names;
+	const char *url = first_url(s, false), *port = url ? strrchr(url, ':') : NULL;
+	bool is_v6 = url && strstr(url, "://[::]:");
+
+	if (!is_v6 && !(url && strstr(url, "://0.0.0.0:")))
+		return url;
+	snprintf(ret, size, "%.*s%.255s%s", (int)(strstr(url, "://") - url + 3), url,
+		 names->count > 0 ? names->items[0]
+		 : is_v6	  ? "[::1]"
+				  : "127.0.0.1",
+		 port);
+	return ret;
+}
+
 static void say_clients(const struct server *s, const char *token)
 {
-	const char *url = first_url(s, false);
+	char named[300];
+	const char *url = client_url(s, named, sizeof(named));
 
 	if (url) {
 		printf("\nclients find it so%s:\n"
@@ -73,6 +92,10 @@ static void say_clients(const struct server *s, const char *token)
 		       token ? " (its first key is shown this once; `cove key create` makes more)"
 			     : " (TOKEN is what `cove key create NAME` prints)",
 		       url, token ? token : "TOKEN");
+		if (url == named && s->config->host_names.count == 0)
+			printf("and on other machines with an address of this one in place of "
+			       "that, "
+			       "or a name that --host-name gives\n");
 		url = first_url(s, true);
 		if (url && strchr(url, '/'))
 			printf("and this user without a key:\n"

@@ -103,7 +103,7 @@ void server_notify(const char *text);
 
 /* Takes the channel. is_local: by its Unix socket. */
 int server_conn_new(struct server *s, struct channel *ch, const struct api_client_info *client);
-/* Answers what is under way, and then closes. */
+/* Closes what is idle, and streams that are resumed elsewhere; the rest is answered first. */
 void server_conn_end_idle(struct server *s);
 void server_conn_free_all(struct server *s);
 

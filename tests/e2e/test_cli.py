@@ -318,6 +318,8 @@ def test_completion_of_options(cove):
     assert set(complete(cove, "cove", "run", "--expire", "''")) == {"stop", "remove", "pause"}
     assert set(complete(cove, "cove", "create", "--restart", "''")) == {"no", "on-reboot", "always"}
     assert "--idle" in complete(cove, "cove", "set", "--i")
+    assert "--min-wall" in complete(cove, "cove", "serve", "--min")
+    assert complete(cove, "cove", "serve", "--min-wall", "nat") == ["native"]
 
 
 def test_completion_of_boxes(cove, box):

@@ -2,6 +2,7 @@
 that are revoked while they are in use, and many idle connections."""
 import concurrent.futures
 import contextlib
+import http.client
 import json
 import os
 import resource
@@ -250,6 +251,36 @@ def test_the_first_start_makes_a_key_and_says_it_once(new_home, tmp):
     wait_until(lambda: "/v1/boxes" in out.read_text(), "what it says")
     assert "cove_" not in out.read_text() and len(home("key", "ls", "--json").ok().json) == 1
     stop(p)
+
+
+def test_what_it_prints_for_every_address_works(new_home, tmp):
+    home = new_home()
+    p, out = start(home, tmp, "--listen", "0.0.0.0:0", "--plain-http", "--accept-shared-kernel")
+    wait_until(lambda: "/v1/boxes" in out.read_text(), "what it says")
+    env = dict(word.split("=", 1) for word in out.read_text().split() if word.startswith("COVE_"))
+    home("ls", "-q", env=env).ok()
+    # A name that is not this server's: it says so itself.
+    port = env["COVE_HOST"].rsplit(":", 1)[1]
+    assert "--host-name" in home.fails("denied", "ls", env={**env, "COVE_HOST": f"http://0.0.0.0:{port}"})
+    stop(p)
+
+
+def test_the_end_cuts_what_is_resumed_and_waits_for_commands(serve):
+    server = serve()
+    box = server.ask("POST", "/v1/boxes", SMALL).ok(201).json["name"]
+    command = server.events("POST", f"/v1/boxes/{box}/exec", {"line": "mkfifo /tmp/go; echo a; read x < /tmp/go; echo $x"})
+    exec_id = next(command)[1]["exec_id"]
+    followed = [server.events("GET", path) for path in (
+        "/v1/events?follow=1", f"/v1/boxes/{box}/execs/{exec_id}/output?follow=1", f"/v1/boxes/{box}/events?follow=1")]
+    for stream in followed:
+        next(stream)
+    server.process.send_signal(signal.SIGTERM)
+    for stream in followed:
+        with contextlib.suppress(http.client.IncompleteRead, ConnectionResetError):
+            for _ in stream:
+                pass
+    server.cove("exec", box, "--", "sh", "-c", "echo done > /tmp/go").ok()
+    assert "done\n" in "".join(d["text"] for n, d in command if n == "stdout")
 
 
 def test_no_key_is_made_where_nobody_sees_it(new_home, tmp):
