@@ -16,6 +16,7 @@
 #define PARCEL_TYPE "application/vnd.cove.pack"
 
 #define PARCEL_BYTES_MAX ((uint64_t)64 << 30)
+#define PARCEL_BESIDE	 ((uint64_t)16 << 20) /* what small files take beside their bytes */
 
 typedef int parcel_call(struct cove *cove, const char *name, const char *path,
 			const struct cove_backup_options *options, struct cove_error *err);
@@ -65,22 +66,32 @@ static uint64_t bytes_max(const struct api_call *c)
 	return quota && quota < PARCEL_BYTES_MAX ? quota : PARCEL_BYTES_MAX;
 }
 
-/* One workspace more, as large as it may become. */
-static int hold_workspace(struct api_call *c, struct cove *cove, int fd, struct err *e)
+/* One workspace more, with the limit that the file says or, where it says none, one that its files
+ * fit in; no larger than the quota, and its layers beside it. */
+static int hold_workspace(struct api_call *c, struct cove *cove, int fd, uint64_t *ret_max_disk,
+			  struct err *e)
 {
-	uint64_t bytes;
+	uint64_t quota = disk_quota(c), disk, more;
+	struct restore_size size;
 	int r;
 
-	if (c->who.is_operator || !c->who.key->quotas[KEY_QUOTA_DISK])
+	if (!quota)
 		return 0;
-	r = restore_import_bytes(fd, BACKUP_WORKSPACE, &bytes, e);
-	return r < 0 ? r : api_quota_hold_amount(c, cove, KEY_QUOTA_DISK, bytes, e);
+	r = restore_size_read(fd, BACKUP_WORKSPACE, &size, e);
+	if (r < 0)
+		return r;
+	disk = size.disk_bytes ? size.disk_bytes : 2 * size.bytes + PARCEL_BESIDE;
+	if (disk > quota)
+		disk = quota;
+	*ret_max_disk = disk;
+	more = size.has_layers ? size.bytes : 0;
+	return api_quota_hold_amount(c, cove, KEY_QUOTA_DISK, disk + more, e);
 }
 
 static int import_as(struct api_call *c, struct cove *cove, enum key_kind kind, parcel_call *call,
 		     struct err *e)
 {
-	struct cove_backup_options o = {.size = sizeof(o), .max_disk = disk_quota(c)};
+	struct cove_backup_options o = {.size = sizeof(o)};
 	const char *name, *full;
 	struct cove_error err;
 	autoclose int fd = -1;
@@ -101,7 +112,7 @@ static int import_as(struct api_call *c, struct cove *cove, enum key_kind kind, 
 	if (r >= 0 && lseek(fd, 0, SEEK_SET) < 0)
 		r = err_errno(e, errno, "read the request");
 	if (r >= 0 && kind == KEY_OF_WORKSPACE)
-		r = hold_workspace(c, cove, fd, e);
+		r = hold_workspace(c, cove, fd, &o.max_disk, e);
 	o.fd = fd;
 	if (r >= 0) {
 		r = call(cove, "the request", full, &o, &err);

@@ -193,42 +193,28 @@ int restore_import_snapshot(struct restore *s, const struct restore_member *m, c
 
 /* ---- what it will take ---- */
 
-struct import_sum {
-	uint64_t disk_bytes;
-	bool has_layers;
-};
-
 static int add_head(void *arg, char *head, size_t len, struct err *e)
 {
-	struct import_sum *sum = arg;
+	struct restore_size *size = arg;
 	struct restore_member m;
 	int r = restore_member_read(head, len, &m, e);
 
 	if (r < 0)
 		return r;
-	sum->has_layers = sum->has_layers || strcmp(m.what, "layer") == 0;
-	if (m.disk_bytes > sum->disk_bytes)
-		sum->disk_bytes = m.disk_bytes;
+	size->has_layers = size->has_layers || strcmp(m.what, "layer") == 0;
+	if (m.disk_bytes > size->disk_bytes)
+		size->disk_bytes = m.disk_bytes;
 	return 0;
 }
 
-int restore_import_bytes(int fd, const char *kind, uint64_t *ret, struct err *e)
+int restore_size_read(int fd, const char *kind, struct restore_size *ret, struct err *e)
 {
-	struct import_sum sum = {0};
 	off_t end = lseek(fd, 0, SEEK_END);
-	int r = end < 0 || lseek(fd, 0, SEEK_SET) < 0 ? err_errno(e, errno, "read the file")
-						      : parcel_check(fd, kind, add_head, &sum, e);
-	uint64_t bytes = r < 0 ? 0 : (uint64_t)end;
 
-	if (r < 0)
-		return r;
-	/* What is in layers is beside the disk, the rest in it. */
-	if (!sum.has_layers)
-		bytes = sum.disk_bytes > bytes ? sum.disk_bytes : bytes;
-	else if (__builtin_add_overflow(bytes, sum.disk_bytes, &bytes))
-		bytes = UINT64_MAX;
-	*ret = bytes;
-	return 0;
+	*ret = (struct restore_size){.bytes = end < 0 ? 0 : (uint64_t)end};
+	if (end < 0 || lseek(fd, 0, SEEK_SET) < 0)
+		return err_errno(e, errno, "read the file");
+	return parcel_check(fd, kind, add_head, ret, e);
 }
 
 /* ---- what callers ask for ---- */

@@ -90,6 +90,11 @@ int restore_choose_id(struct restore *s, const struct restore_member *m, int roo
 /* text is taken. */
 int restore_import_snapshot(struct restore *s, const struct restore_member *m, char *text,
 			    size_t len);
-/* What a workspace or snapshot in this file may take of the disk at most, by what it says of itself
- * and by its length. The descriptor is at its beginning again afterwards. */
-int restore_import_bytes(int fd, const char *kind, uint64_t *ret, struct err *e);
+/* How large what is in a file is, and what the file says of the disk that it was on. The descriptor
+ * is at its beginning again afterwards. */
+struct restore_size {
+	uint64_t bytes;	     /* of the file */
+	uint64_t disk_bytes; /* 0: there was no limit */
+	bool has_layers;     /* some of the bytes are of those */
+};
+int restore_size_read(int fd, const char *kind, struct restore_size *ret, struct err *e);

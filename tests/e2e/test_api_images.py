@@ -185,7 +185,7 @@ def test_a_workspaces_disk_is_its_keys_to_pay(server, cove, key):
     disks = {p.name.split("_")[1]: p.stat().st_size for p in pathlib.Path(cove.home, "workspaces").glob("*_*.img")}
     assert not disks or disks["copy.img"] < 100 << 20 < disks["large.img"]  # what ext4 needs is beside
     asked = {"workspace": "copy", "disk": "16m", "best_effort": True, "command": {"argv": ["true"]}}
-    server.ask("POST", "/v1/run", asked, token=mine).error(501, "unsupported")
+    server.ask("POST", "/v1/run", asked, token=mine).error(429, "limit")  # the copy has all of the quota
     server.ask("DELETE", "/v1/workspaces/large", token=other).ok(204)
     server.ask("DELETE", "/v1/workspaces/copy", token=mine).ok(204)
 
