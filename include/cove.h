@@ -1341,7 +1341,7 @@ COVE_API int cove_fork(struct cove *cove, const char *source,
 		       struct cove_error *err);
 
 /* What a box has become, as an image: one more layer above those it stands on; how programs are run
- * is taken from its image. */
+ * is taken from its image. COVE_LIMIT where its files, holes counted, hold more than its disk. */
 COVE_API int cove_image_save(struct cove *cove, const char *box, const char *image,
 			     struct cove_error *err);
 

@@ -45,11 +45,12 @@ struct core_admission *core_admission_new(const struct core_admission_options *o
 void core_admission_set(struct core_admission *a, const struct core_admission_options *o);
 void core_admission_free(struct core_admission *a); /* NULL is fine */
 
-/* How long a thread's calls wait for room. */
+/* How long a thread's calls wait for room, and who they wait for. */
 struct core_patience {
 	uint64_t wait_ms;
 	bool (*goes_on)(void *arg); /* NULL: as long as there is time */
 	void *arg;
+	int cancel_fd; /* above 0: readable when who asked has gone; for what takes long */
 };
 
 /* For create.c and up.c, before the record is written or the keeper is started. Negative (ERR_LIMIT
