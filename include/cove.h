@@ -1085,7 +1085,8 @@ struct cove_build_options {
 	 * --mount=type=secret. In memory of the box while that command runs, in no layer. */
 	const char *const *secrets;
 	const char *platform; /* only this machine's: "linux/amd64" */
-	/* Of each RUN, as of a box. timeout_ms 0: none. */
+	/* Of each RUN, as of a box. timeout_ms 0: none. All layers together, those of earlier
+	 * builds and holes counted, hold disk_bytes at most. */
 	const char *net;
 	uint64_t mem_bytes, cpu_milli, pids, disk_bytes, timeout_ms;
 	bool best_effort;

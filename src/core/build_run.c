@@ -330,6 +330,7 @@ static int copy_upper(struct run_box *b, const struct storage_ops *ops,
 		r = err_errno(e, errno, "make the new layer");
 	if (r == 0)
 		r = copy_init(&c, from, to, links, e);
+	c.bytes_max = b->run->bytes_max;
 	if (r == 0)
 		r = copy_pass(&c, &cove->ids, COPY_LAST, 0, e);
 	copy_done(&c);
@@ -367,6 +368,8 @@ static int take_layer(struct run_box *b, struct build_layer *ret, struct err *e)
 		j->box_fd = b->lock_fd;
 		j->layer_fd = n.dir.fd;
 		j->move = ops == &storage_plain;
+		j->how = (struct layer_tar_how){.bytes_max = b->run->bytes_max,
+						.cancel_fd = b->run->cancel_fd};
 		j->scrub = (struct build_scrub){
 			.pem = b->pem, .places = &b->places, .drops = b->run->drops};
 		r = find_below(b, j, e);

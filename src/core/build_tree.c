@@ -172,7 +172,7 @@ static int do_step(struct tree_job *j, struct err *e)
 {
 	const struct build_tree *t = j->t;
 	autoclose int root = open("/root", O_RDONLY | O_DIRECTORY | O_CLOEXEC), from = -1;
-	struct build_copy c = {.step = t->step, .single = j->single};
+	struct build_copy c = {.step = t->step, .single = j->single, .bytes_max = t->bytes_max};
 
 	if (root < 0)
 		return err_errno(e, errno, "open what was built so far");
@@ -194,7 +194,8 @@ static int do_step(struct tree_job *j, struct err *e)
 static int tree_inside(struct inside_job *job)
 {
 	struct tree_job *j = (struct tree_job *)(void *)job;
-	const struct layer_tar_how how = {.form = LAYER_TAR_LAYER};
+	const struct layer_tar_how how = {.bytes_max = j->t->bytes_max,
+					  .cancel_fd = j->t->cancel_fd};
 	struct err *e = &job->err;
 	int r = make_upper(j);
 

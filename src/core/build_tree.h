@@ -20,6 +20,8 @@ struct build_tree {
 	const struct build_words *layers; /* what was built so far, bottom first */
 	const char *user;		  /* who owns a WORKDIR that is made; NULL: root */
 	struct layer_pins *pins;	  /* holds the new layer */
+	uint64_t bytes_max;		  /* that it may hold, holes counted */
+	int cancel_fd;			  /* above 0: when it can be read the work ends */
 	/* COPY: */
 	int context_fd;			       /* -1: none */
 	const struct build_ignore *ignore;     /* of the context */
