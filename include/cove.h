@@ -1089,7 +1089,8 @@ struct cove_build_options {
 	 * --mount=type=secret. In memory of the box while that command runs, in no layer. */
 	const char *const *secrets;
 	const char *platform; /* only this machine's: "linux/amd64" */
-	/* Of each RUN, as of a box. timeout_ms 0: none. */
+	/* Of each RUN, as of a box. timeout_ms 0: none. All layers together, those of earlier
+	 * builds and holes counted, hold disk_bytes at most. */
 	const char *net;
 	uint64_t mem_bytes, cpu_milli, pids, disk_bytes, timeout_ms;
 	bool best_effort;
@@ -1345,7 +1346,7 @@ COVE_API int cove_fork(struct cove *cove, const char *source,
 		       struct cove_error *err);
 
 /* What a box has become, as an image: one more layer above those it stands on; how programs are run
- * is taken from its image. */
+ * is taken from its image. COVE_LIMIT where its files, holes counted, hold more than its disk. */
 COVE_API int cove_image_save(struct cove *cove, const char *box, const char *image,
 			     struct cove_error *err);
 

@@ -135,7 +135,7 @@ struct api_call {
 	const char *type;			  /* NULL: application/json */
 	struct http_field fields[API_FIELDS_MAX]; /* further ones; in memory or constant */
 	size_t field_count;
-	uint64_t length; /* of a stream; API_LENGTH_UNKNOWN */
+	uint64_t length;	   /* of a stream; API_LENGTH_UNKNOWN */
 	struct http_head trailers; /* owned; of one of unknown length */
 	uint64_t left_out;	   /* files.c: of a directory, what could not be read */
 	struct buf out;

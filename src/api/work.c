@@ -206,8 +206,8 @@ int api_patience(struct api_call *c, struct cove *cove, uint64_t wait_ms, struct
 /* What the thread's libcove asks of the call for which it works; a reaper's has none. */
 static void lend(struct api_call *c, struct cove *cove)
 {
-	cove->patience =
-		(struct core_patience){.wait_ms = c->wait_ms, .goes_on = still_asked, .arg = c};
+	cove->patience = (struct core_patience){
+		.wait_ms = c->wait_ms, .goes_on = still_asked, .arg = c, .cancel_fd = c->cancel_fd};
 	cove->on_making = api_quota_name;
 	cove->making_arg = c;
 }

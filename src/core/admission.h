@@ -48,11 +48,12 @@ void core_admission_free(struct core_admission *a); /* NULL is fine */
 /* What /proc/meminfo says, in bytes. */
 int core_host_memory(uint64_t *ret_total, uint64_t *ret_available, struct err *e);
 
-/* How long a thread's calls wait for room. */
+/* How long a thread's calls wait for room, and who they wait for. */
 struct core_patience {
 	uint64_t wait_ms;
 	bool (*goes_on)(void *arg); /* NULL: as long as there is time */
 	void *arg;
+	int cancel_fd; /* above 0: readable when who asked has gone; for what takes long */
 };
 
 /* For create.c and up.c, before the record is written or the keeper is started. Negative (ERR_LIMIT

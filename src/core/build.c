@@ -6,6 +6,7 @@
 #include "base/limits_build.h"
 #include "base/path.h"
 #include "base/str.h"
+#include "store/key.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -244,7 +245,10 @@ static void done(struct build *b)
 		free(m->history);
 	}
 	free(b->stages);
-	layer_pins_close(&b->cove->state, &b->cove->ids, &b->pins);
+	if (b->leaves_nothing)
+		layer_pins_close_unused(&b->cove->state, &b->cove->ids, &b->pins);
+	else
+		layer_pins_close(&b->cove->state, &b->cove->ids, &b->pins);
 	build_secrets_done(&b->secrets);
 	build_plan_done(&b->plan);
 	dockerfile_done(&b->file);
@@ -275,11 +279,27 @@ static int read_all(struct build *b, struct err *e)
 	return r;
 }
 
+/* As much as a box may have, which each RUN is. What a key's quota counts is what boxes may use, so
+ * nothing that is in none of its images stays for it, not even for a later build. */
+static int find_bound(struct build *b, struct err *e)
+{
+	struct spec spec = {0};
+	unsigned counted;
+	int r = key_counted_limits(&b->cove->state, b->o.owner, &counted, e);
+
+	core_spec_default_limits(&spec);
+	b->bytes_max = b->o.disk_bytes ? b->o.disk_bytes : spec.limits[LIMIT_DISK];
+	b->leaves_nothing = r == 0 && counted & 1u << LIMIT_DISK;
+	return r;
+}
+
 static int build(struct build *b, struct cove_build_result *ret, struct err *e)
 {
 	struct cove *cove = b->cove;
-	int r = read_all(b, e);
+	int r = find_bound(b, e);
 
+	if (r == 0)
+		r = read_all(b, e);
 	if (r == 0)
 		r = core_ids(cove, e);
 	if (r == 0)

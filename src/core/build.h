@@ -63,6 +63,10 @@ struct build {
 	struct build_item *items;  /* owned */
 	size_t item_count;
 	unsigned step, steps, cached;
+	/* What all its layers hold, those of earlier builds with them and holes counted, and
+	 * may hold. */
+	uint64_t bytes, bytes_max;
+	bool leaves_nothing; /* but the image: its owner's disk is counted */
 };
 
 /* ---- build_context.c ---- */

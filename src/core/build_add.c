@@ -10,6 +10,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -52,15 +54,17 @@ enum build_archive build_archive_kind(int fd)
 	return n == TAR_BLOCK && is_tar(head) ? ARCHIVE_TAR : ARCHIVE_NONE;
 }
 
-static int expand_one(struct cove *cove, int in, int *ret, struct err *e)
+static int expand_one(struct cove *cove, int in, uint64_t bytes_max, int *ret, struct err *e)
 {
 	autoclose int out = openat(cove->state.home_fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 	struct helper_fd fds[] = {{"in", in}, {"out", out}};
-	struct helper_call call = {.verb = "expand", .fds = fds, .fd_count = 2};
+	char args[48];
+	struct helper_call call = {.verb = "expand", .args = args, .fds = fds, .fd_count = 2};
 	int r;
 
 	if (out < 0)
 		return err_errno(e, errno, "make room for an archive");
+	snprintf(args, sizeof(args), "{\"bytes_max\":%" PRIu64 "}", bytes_max);
 	r = helper_run(cove, &call, NULL, e);
 	if (r == 0)
 		*ret = take_fd(out);
@@ -84,15 +88,13 @@ static int expand_source(struct cove *cove, struct build_source *source, const c
 	for (size_t i = 0; i < x->count; i++)
 		if (strcmp(x->list[i].source, path) == 0)
 			return 0;
-	r = expand_one(cove, in, &plain, e);
+	if (x->bytes >= x->bytes_max)
+		return err_set(e, ERR_LIMIT, EFBIG,
+			       "the archives of one ADD hold too much: use several ADDs");
+	r = expand_one(cove, in, x->bytes_max - x->bytes, &plain, e);
 	if (r < 0 || build_archive_kind(plain) != ARCHIVE_TAR)
 		return r;
-	/* What all of a step's together take of the host's disk, until it has been unpacked. */
 	x->bytes += fstat(plain, &st) < 0 ? 0 : (uint64_t)st.st_size;
-	if (x->bytes > BUILD_EXPANDED_BYTES_MAX)
-		return err_set(e, ERR_LIMIT, EFBIG,
-			       "the archives of one ADD hold more than %u GiB: use several ADDs",
-			       (unsigned)(BUILD_EXPANDED_BYTES_MAX >> 30));
 	list = realloc(x->list, (x->count + 1) * sizeof(*list));
 	if (!list)
 		return err_errno(e, ENOMEM, "expand an archive");
@@ -111,7 +113,6 @@ int build_expand_sources(struct cove *cove, struct build_source *source,
 {
 	int r = 0;
 
-	*ret = (struct build_expansions){0};
 	for (size_t i = 0; i < step->sources.count && r == 0; i++) {
 		struct build_words found = {0};
 
@@ -147,7 +148,8 @@ static int open_archive(const struct build_copy *c, const char *source)
 int build_add_archive(struct build_copy *c, const char *source, struct err *e)
 {
 	autoclose int fd = open_archive(c, source), dir = -1;
-	struct unpack_how how = {.kind = UNPACK_ROOT, .single = c->single};
+	uint64_t room = c->bytes < c->bytes_max ? c->bytes_max - c->bytes : 1;
+	struct unpack_how how = {.kind = UNPACK_ROOT, .single = c->single, .bytes_max = room};
 	struct unpack_result result;
 	int r;
 
@@ -167,5 +169,7 @@ int build_add_archive(struct build_copy *c, const char *source, struct err *e)
 				       : unpack_stream(fd, dir, &how, &result, e);
 	if (r < 0)
 		err_prefix(e, "'%.80s'", source);
+	else
+		c->bytes += result.bytes;
 	return r < 0 ? r : 1;
 }

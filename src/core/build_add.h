@@ -18,7 +18,8 @@ struct build_expansions {
 	struct build_expanded *list; /* owned, with descriptors */
 	struct build_words sources;  /* their names */
 	size_t count;
-	uint64_t bytes; /* of all of them */
+	/* Of all of them, and at most: they are on the host's disk until they are unpacked. */
+	uint64_t bytes, bytes_max;
 };
 int build_expand_sources(struct cove *cove, struct build_source *source,
 			 const struct build_step *step, struct build_expansions *ret,

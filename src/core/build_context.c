@@ -25,7 +25,9 @@ static int unpack(struct build *b, struct err *e)
 	buf_init(&args, 256);
 	json_init(&j, &args);
 	json_object_begin(&j);
-	json_kv_u64(&j, "bytes_max", BUILD_CONTEXT_BYTES_MAX);
+	json_kv_u64(&j, "bytes_max",
+		    b->bytes_max < BUILD_CONTEXT_BYTES_MAX ? b->bytes_max
+							   : BUILD_CONTEXT_BYTES_MAX);
 	json_object_end(&j);
 	call.args = buf_cstr(&args);
 	r = call.args ? helper_run(b->cove, &call, NULL, e)

@@ -23,7 +23,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #define INSIDE (FD_IN_ROOT | FD_NO_MAGICLINKS)
@@ -38,6 +37,11 @@ static int fail(struct err *e, int code, const char *path)
 	str_copy(shown, sizeof(shown),
 		 str_escape(&b, path, strlen(path)) == 0 && buf_cstr(&b) ? buf_cstr(&b) : "?");
 	buf_done(&b);
+	if (code == EFBIG)
+		return err_set(e, ERR_LIMIT, code,
+			       "'%s': there is no room for it in what the build's layers may hold "
+			       "together: give it more with --disk",
+			       shown);
 	if (code == ENOTDIR || code == EISDIR || code == ENOTEMPTY || code == EEXIST)
 		return err_set(e, ERR_INVALID, code,
 			       "'%s': a directory and something that is none cannot take each "
@@ -98,39 +102,64 @@ int build_copy_dirs(const struct build_copy *c, const char *path)
 
 /* ---- what is made there ---- */
 
-static int copy_bytes(int from, int to, uint64_t *count, int cancel_fd)
+static int copy_range(struct build_copy *c, int from, int to, off_t at, off_t end)
 {
-	enum { BLOCK = 1 << 18 };
+	enum { BLOCK = 1 << 18, STEP = 64 << 20 };
 	bool by_kernel = true;
 	autofree char *block = NULL;
 
-	for (;;) {
+	while (at < end) {
+		size_t want = end - at < STEP ? (size_t)(end - at) : STEP;
+		off_t there = at, here = at;
 		ssize_t n = -1;
 
-		if (fd_is_cancelled(cancel_fd))
+		if (fd_is_cancelled(c->source.cancel_fd))
 			return -ECANCELED;
+		if (c->bytes + want > c->bytes_max)
+			return -EFBIG;
 		if (by_kernel) {
-			n = (ssize_t)syscall(SYS_copy_file_range, from, NULL, to, NULL, 64u << 20,
-					     0);
+			n = copy_file_range(from, &there, to, &here, want, 0);
 			by_kernel = n > 0;
 		}
 		if (!by_kernel) {
 			if (!block && !(block = malloc(BLOCK)))
 				return -ENOMEM;
-			n = read(from, block, BLOCK);
+			n = pread(from, block, want < BLOCK ? want : BLOCK, at);
 			if (n < 0 && errno == EINTR)
 				continue;
 			if (n < 0)
 				return -errno;
-			if (n > 0 && fd_write_full(to, block, (size_t)n) < 0)
+			if (n > 0 && (lseek(to, at, SEEK_SET) < 0 ||
+				      fd_write_full(to, block, (size_t)n) < 0))
 				return -errno;
 		}
 		if (n == 0)
 			return 0;
-		*count += (uint64_t)n;
-		if (*count > LAYER_BYTES_MAX)
-			return -EFBIG;
+		at += n;
+		c->bytes += (uint64_t)n;
 	}
+	return 0;
+}
+
+/* Holes stay holes: who made them paid for none of their bytes. */
+static int copy_bytes(struct build_copy *c, int from, int to)
+{
+	off_t at = lseek(from, 0, SEEK_DATA), end;
+	struct stat st;
+	int r = 0;
+
+	if (fstat(from, &st) < 0 || ftruncate(to, st.st_size) < 0)
+		return -errno;
+	if (at < 0 && errno == EINVAL) /* no holes are known here */
+		return copy_range(c, from, to, 0, st.st_size);
+	while (r == 0 && at >= 0 && at < st.st_size) {
+		end = lseek(from, at, SEEK_HOLE);
+		if (end < 0)
+			return -errno;
+		r = copy_range(c, from, to, at, end < st.st_size ? end : st.st_size);
+		at = lseek(from, end, SEEK_DATA);
+	}
+	return r < 0 || at >= 0 || errno == ENXIO ? r : -errno;
 }
 
 /* Makes room for a name. */
@@ -164,7 +193,7 @@ static int put_file(struct build_copy *c, int dir_fd, const char *name,
 	to = openat(dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (to < 0)
 		return -errno;
-	r = copy_bytes(from, to, &c->bytes, c->source.cancel_fd);
+	r = copy_bytes(c, from, to);
 	return r < 0 ? r : finish(c, to, found->st);
 }
 

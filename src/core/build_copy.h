@@ -20,8 +20,9 @@ struct build_copy {
 	const struct build_step *step;
 	int root_fd; /* borrowed */
 	struct build_source source;
-	bool keeps_owners; /* unless --chown says otherwise; else all is root's */
-	bool single;	   /* only one id exists: owners are left alone */
+	bool keeps_owners;  /* unless --chown says otherwise; else all is root's */
+	bool single;	    /* only one id exists: owners are left alone */
+	uint64_t bytes_max; /* that is written at most */
 	const struct build_expanded *expanded; /* borrowed */
 	size_t expanded_count;
 	/* Set by build_copy_run: */

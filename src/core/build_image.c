@@ -103,7 +103,8 @@ int build_image_write(struct build *b, struct cove_build_result *ret, struct err
 	if (r == 0)
 		r = layers_lock(&b->cove->state, &lock, e);
 	if (r == 0)
-		r = image_write_keeping(&b->cove->state, im, e);
+		r = b->leaves_nothing ? image_write(&b->cove->state, im, e)
+				      : image_write_keeping(&b->cove->state, im, e);
 	fd_close(&lock);
 	if (r == 0)
 		r = image_find(&b->cove->state, im->name, written, e);

@@ -268,8 +268,8 @@ struct take_job {
 	struct stack_layer layers[SPEC_LAYER_MAX];
 	size_t layer_count;
 	char roots[SPEC_LAYER_MAX][640];
-	char diff[65];
-	uint64_t bytes, files;
+	struct layer_tar_how how;
+	struct layer_tar_result made;
 };
 
 static int open_below(struct take_job *j)
@@ -302,7 +302,7 @@ static int take_inside(struct inside_job *job)
 		return err_errno(e, errno, "open what the command wrote");
 	r = build_scrub_run(root, &j->scrub, e);
 	if (r == 0)
-		r = layer_tar_write(root, -1, j->diff, &j->bytes, &j->files, e);
+		r = layer_tar_pack(root, -1, &j->how, &j->made, e);
 	if (r == 0 && syncfs(root) < 0)
 		r = err_errno(e, errno, "sync the new layer");
 	return r;
@@ -330,6 +330,7 @@ static int copy_upper(struct run_box *b, const struct storage_ops *ops,
 		r = err_errno(e, errno, "make the new layer");
 	if (r == 0)
 		r = copy_init(&c, from, to, links, e);
+	c.bytes_max = b->run->bytes_max;
 	if (r == 0)
 		r = copy_pass(&c, &cove->ids, COPY_LAST, 0, e);
 	copy_done(&c);
@@ -367,6 +368,8 @@ static int take_layer(struct run_box *b, struct build_layer *ret, struct err *e)
 		j->box_fd = b->lock_fd;
 		j->layer_fd = n.dir.fd;
 		j->move = ops == &storage_plain;
+		j->how = (struct layer_tar_how){.bytes_max = b->run->bytes_max,
+						.cancel_fd = b->run->cancel_fd};
 		j->scrub = (struct build_scrub){
 			.pem = b->pem, .places = &b->places, .drops = b->run->drops};
 		r = find_below(b, j, e);
@@ -378,9 +381,7 @@ static int take_layer(struct run_box *b, struct build_layer *ret, struct err *e)
 	if (r < 0) {
 		layers_drop(&cove->state, &cove->ids, &n.dir);
 	} else {
-		memcpy(n.diff, j->diff, sizeof(n.diff));
-		n.bytes = j->bytes;
-		n.files = j->files;
+		n.made = j->made;
 		r = build_layer_place(cove, &n, b->run->pins, ret, e);
 	}
 	free(j);

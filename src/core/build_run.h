@@ -21,7 +21,8 @@ struct build_run {
 	const char *user, *cwd;		  /* NULL: root, / */
 	const struct cove_build_options *options;
 	const struct build_secrets *secrets;
-	int cancel_fd; /* -1: none */
+	uint64_t bytes_max; /* that the layer may hold, holes counted */
+	int cancel_fd;	    /* -1: none */
 	void (*on_output)(void *arg, bool is_err, const void *data, size_t len);
 	void (*on_note)(void *arg, const char *text);
 	void *arg;

@@ -8,7 +8,9 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/limits.h"
+#include "base/limits_build.h"
 #include "base/path.h"
+#include "base/size.h"
 #include "base/str.h"
 #include "core/build.h"
 #include "core/build_add.h"
@@ -58,6 +60,29 @@ static void on_note(void *arg, const char *text)
 	tell(m->b, m->item, &(struct cove_build_event){.type = COVE_BUILD_NOTE, .text = text});
 }
 
+/* ---- how much it is ---- */
+
+static uint64_t left(const struct build *b)
+{
+	uint64_t n = b->bytes < b->bytes_max ? b->bytes_max - b->bytes : 1;
+
+	return n < LAYER_BYTES_MAX ? n : LAYER_BYTES_MAX;
+}
+
+/* A layer that is held by now; `before` it so many were. */
+static int count_layer(struct build *b, size_t before, uint64_t bytes, struct err *e)
+{
+	char max[SIZE_TEXT];
+
+	if (b->pins.count > before)
+		b->bytes += bytes;
+	if (b->bytes <= b->bytes_max)
+		return 0;
+	return err_set(e, ERR_LIMIT, EFBIG,
+		       "the layers of this build hold more than %s: give it more with --disk",
+		       size_format(max, b->bytes_max));
+}
+
 /* ---- where files come from ---- */
 
 /* The layers of a stage or an image; NULL is the context. */
@@ -90,14 +115,18 @@ static int make_tree(struct build_making *m, const struct build_step *step, cons
 {
 	struct build *b = m->b;
 	struct build_words own = {0};
+	size_t pins = b->pins.count;
 	struct build_tree t = {.step = step,
 			       .layers = layers,
 			       .user = step->kind == STEP_WORKDIR ? m->item->user : NULL,
 			       .pins = &b->pins,
+			       .bytes_max = left(b),
 			       .cancel_fd = b->o.cancel_fd,
 			       .context_fd = b->context_fd,
 			       .ignore = &b->ignore};
-	struct build_expansions x = {0};
+	struct build_expansions x = {.bytes_max = t.bytes_max < BUILD_EXPANDED_BYTES_MAX
+							  ? t.bytes_max
+							  : BUILD_EXPANDED_BYTES_MAX};
 	struct build_source context = {
 		.root_fd = b->context_fd, .ignore = &b->ignore, .cancel_fd = b->o.cancel_fd};
 	int r = find_source(m, from, &own, &t.from, e);
@@ -108,6 +137,8 @@ static int make_tree(struct build_making *m, const struct build_step *step, cons
 	t.expanded_count = x.count;
 	if (r == 0)
 		r = build_tree_make(b->cove, &t, ret, e);
+	if (r == 0)
+		r = count_layer(b, pins, ret->bytes, e);
 	build_expand_done(&x);
 	build_words_done(&own);
 	return r;
@@ -158,6 +189,7 @@ static int make_run(struct build_making *m, struct build_layer *ret, struct err 
 {
 	const struct build_item *item = m->item;
 	struct build_words layers = {0}, drops = {0};
+	size_t pins;
 	struct build_run run = {.step = &item->step,
 				.layers = &layers,
 				.drops = &drops,
@@ -176,8 +208,12 @@ static int make_run(struct build_making *m, struct build_layer *ret, struct err 
 		if (item->step.mounts[i].kind != MOUNT_SECRET)
 			r = add_mount(m, &item->step.mounts[i], &layers, &drops, e);
 	run.extra_count = layers.count - m->stage->layers.count;
+	run.bytes_max = left(m->b);
+	pins = m->b->pins.count;
 	if (r == 0)
 		r = build_run_make(m->b->cove, &run, ret, e);
+	if (r == 0)
+		r = count_layer(m->b, pins, ret->bytes, e);
 	build_words_done(&layers);
 	build_words_done(&drops);
 	return r;
@@ -187,9 +223,10 @@ static int make_run(struct build_making *m, struct build_layer *ret, struct err 
 
 /* The layer of an earlier build, if it is there and was made on just these. */
 static bool use_known(struct build *b, const struct build_item *item,
-		      const struct build_made *stage)
+		      const struct build_made *stage, uint64_t *ret_bytes)
 {
 	autoclose int lock = -1;
+	struct layer_meta meta;
 	char below[65];
 
 	if (b->o.no_cache || !item->is_known)
@@ -199,8 +236,11 @@ static bool use_known(struct build *b, const struct build_item *item,
 		return false;
 	if (!item->layer[0])
 		return true;
-	return layers_lock(&b->cove->state, &lock, NULL) == 0 &&
-	       layer_pins_add(&b->cove->state, &b->pins, item->layer, NULL) == 0;
+	if (layers_lock(&b->cove->state, &lock, NULL) < 0 ||
+	    layer_read(&b->cove->state, item->layer, &meta) < 0)
+		return false;
+	*ret_bytes = meta.bytes;
+	return layer_pins_add(&b->cove->state, &b->pins, item->layer, NULL) == 0;
 }
 
 static int make_layer(struct build_making *m, struct build_layer *ret, struct err *e)
@@ -222,7 +262,8 @@ static int do_item(struct build *b, const struct build_item *item, struct err *e
 	struct build_made *stage = &b->stages[item->stage];
 	struct build_making m = {b, item, stage, clock_mono_ms()};
 	struct build_layer made = {0};
-	bool known = item->step.kind == STEP_NONE || use_known(b, item, stage);
+	size_t pins = b->pins.count;
+	bool known = item->step.kind == STEP_NONE || use_known(b, item, stage, &made.bytes);
 	int r = 0;
 
 	b->step++;
@@ -231,6 +272,8 @@ static int do_item(struct build *b, const struct build_item *item, struct err *e
 	if (!known)
 		r = make_layer(&m, &made, e);
 	else
+		r = count_layer(b, pins, made.bytes, e);
+	if (known)
 		str_copy(made.id, sizeof(made.id), item->layer);
 	if (r < 0) {
 		if (!str_starts(e->msg, "line "))

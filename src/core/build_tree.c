@@ -47,8 +47,7 @@ struct tree_job {
 	const char *lowers[LAYERS_MAX], *froms[LAYERS_MAX]; /* top first */
 	size_t lower_count, from_count;
 	bool single;
-	char diff[65];
-	uint64_t bytes, files;
+	struct layer_tar_result made;
 };
 
 /* ---- mounts ---- */
@@ -173,7 +172,7 @@ static int do_step(struct tree_job *j, struct err *e)
 {
 	const struct build_tree *t = j->t;
 	autoclose int root = open("/root", O_RDONLY | O_DIRECTORY | O_CLOEXEC), from = -1;
-	struct build_copy c = {.step = t->step, .single = j->single};
+	struct build_copy c = {.step = t->step, .single = j->single, .bytes_max = t->bytes_max};
 
 	if (root < 0)
 		return err_errno(e, errno, "open what was built so far");
@@ -196,6 +195,8 @@ static int do_step(struct tree_job *j, struct err *e)
 static int tree_inside(struct inside_job *job)
 {
 	struct tree_job *j = (struct tree_job *)(void *)job;
+	const struct layer_tar_how how = {.bytes_max = j->t->bytes_max,
+					  .cancel_fd = j->t->cancel_fd};
 	struct err *e = &job->err;
 	int r = make_upper(j);
 
@@ -217,7 +218,7 @@ static int tree_inside(struct inside_job *job)
 	autoclose int rootfs = open("/rw/rootfs", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (rootfs < 0)
 		return err_errno(e, errno, "open the new layer");
-	r = layer_tar_write(rootfs, -1, j->diff, &j->bytes, &j->files, e);
+	r = layer_tar_pack(rootfs, -1, &how, &j->made, e);
 	if (r == 0 && syncfs(rootfs) < 0)
 		r = err_errno(e, errno, "sync the new layer");
 	return r;
@@ -253,24 +254,24 @@ int build_layer_place(struct cove *cove, struct build_new *n, struct layer_pins 
 {
 	struct layer_meta meta = {.kind = LAYER_IMAGE,
 				  .created_ms = clock_wall_ms(),
-				  .bytes = n->bytes,
-				  .files = n->files,
+				  .bytes = n->made.bytes,
+				  .files = n->made.files,
 				  .diff_is_tree = true};
 	autoclose int lock = -1;
 	int r;
 
 	memset(ret, 0, sizeof(*ret));
 	/* Only the root itself. */
-	if (n->files <= 1) {
+	if (n->made.files <= 1) {
 		layers_drop(&cove->state, &cove->ids, &n->dir);
 		return 0;
 	}
-	memcpy(meta.diff, n->diff, sizeof(meta.diff));
+	memcpy(meta.diff, n->made.diff, sizeof(meta.diff));
 	if (cove->ids.kind == IDS_SINGLE)
-		sha256_hex(n->diff, 64, ret->id);
+		sha256_hex(n->made.diff, 64, ret->id);
 	else
-		memcpy(ret->id, n->diff, sizeof(ret->id));
-	ret->bytes = n->bytes;
+		memcpy(ret->id, n->made.diff, sizeof(ret->id));
+	ret->bytes = n->made.bytes;
 	r = layers_lock(&cove->state, &lock, e);
 	if (r == 0)
 		r = layers_place(&cove->state, &cove->ids, &n->dir, ret->id, &meta, e);
@@ -306,8 +307,6 @@ int build_tree_make(struct cove *cove, const struct build_tree *t, struct build_
 		layers_drop(&cove->state, &cove->ids, &n.dir);
 		return r;
 	}
-	memcpy(n.diff, j.diff, sizeof(n.diff));
-	n.bytes = j.bytes;
-	n.files = j.files;
+	n.made = j.made;
 	return build_layer_place(cove, &n, t->pins, ret, e);
 }

@@ -10,6 +10,7 @@
 #include "build/stage.h"
 #include "core/core.h"
 #include "store/layer.h"
+#include "store/layer_tar.h"
 #include "store/pins.h"
 
 struct build_expanded;
@@ -19,6 +20,7 @@ struct build_tree {
 	const struct build_words *layers; /* what was built so far, bottom first */
 	const char *user;		  /* who owns a WORKDIR that is made; NULL: root */
 	struct layer_pins *pins;	  /* holds the new layer */
+	uint64_t bytes_max;		  /* that it may hold, holes counted */
 	int cancel_fd;			  /* readable: give up; none: 0 or less */
 	/* COPY: */
 	int context_fd;			       /* -1: none */
@@ -40,8 +42,7 @@ int build_tree_make(struct cove *cove, const struct build_tree *t, struct build_
 /* A tree that is whole, hashed and synced gets its name, unless it holds nothing. */
 struct build_new {
 	struct layer_new dir; /* taken */
-	char diff[65];
-	uint64_t bytes, files;
+	struct layer_tar_result made;
 };
 int build_layer_place(struct cove *cove, struct build_new *n, struct layer_pins *pins,
 		      struct build_layer *ret, struct err *e);

@@ -482,10 +482,20 @@ static int copy_from_pool(struct commit *c, struct commit_tree *t, struct err *e
 	return r;
 }
 
+/* What the box had to have room for: holes, which it had for nothing, are hashed like all else. */
+static uint64_t hashed_max(const struct commit *c)
+{
+	uint64_t disk = c->record.spec.limits[LIMIT_DISK], real = c->root.meta.bytes;
+
+	return disk && disk < real ? real : disk;
+}
+
 int commit_name_by_content(struct commit *c, struct err *e)
 {
 	struct commit_tree *t = &c->root;
 	struct layer_meta *m = &t->meta;
+	struct layer_tar_how how = {.cancel_fd = c->cove->patience.cancel_fd};
+	struct layer_tar_result result;
 	int r = t->on_pool ? copy_from_pool(c, t, e) : 0;
 
 	if (r == 0 && t->to_fd < 0) {
@@ -493,12 +503,14 @@ int commit_name_by_content(struct commit *c, struct err *e)
 		if (r == 0)
 			r = tree_remove_as(&c->cove->ids, t->layer.fd, "links", e);
 	}
+	how.bytes_max = hashed_max(c);
 	if (r == 0)
-		r = layer_tar_write_as(&c->cove->ids, t->to_fd, -1, m->diff, &m->bytes, &m->files,
-				       e);
-
+		r = layer_tar_pack_as(&c->cove->ids, &t->to_fd, 1, -1, &how, &result, e);
 	if (r < 0)
 		return r;
+	memcpy(m->diff, result.diff, sizeof(m->diff));
+	m->bytes = result.bytes;
+	m->files = result.files;
 	m->kind = LAYER_IMAGE;
 	m->diff_is_tree = true;
 	t->is_there = true;

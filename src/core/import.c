@@ -47,15 +47,19 @@ static int add_alias(struct restore *s, const char *from, const char *to)
 int restore_choose_id(struct restore *s, const struct restore_member *m, int root_fd,
 		      struct layer_meta *meta, char ret[LAYER_ID_SIZE])
 {
-	char hash[LAYER_ID_SIZE];
+	const struct layer_tar_how how = {.bytes_max = s->o.max_disk,
+					  .cancel_fd = s->cove->patience.cancel_fd};
+	struct layer_tar_result result;
 	int r;
 
 	str_copy(ret, LAYER_ID_SIZE, m->name);
 	if (!s->is_import)
 		return 0;
-	r = layer_tar_write_as(&s->cove->ids, root_fd, -1, hash, NULL, NULL, NULL);
-	if (r == 0 && strcmp(hash, m->name) == 0 && s->cove->ids.kind != IDS_SINGLE) {
-		str_copy(meta->diff, sizeof(meta->diff), hash);
+	r = layer_tar_pack_as(&s->cove->ids, &root_fd, 1, -1, &how, &result, s->e);
+	if (r == -ECANCELED)
+		return r;
+	if (r == 0 && strcmp(result.diff, m->name) == 0 && s->cove->ids.kind != IDS_SINGLE) {
+		str_copy(meta->diff, sizeof(meta->diff), result.diff);
 		meta->diff_is_tree = true;
 		return 0;
 	}

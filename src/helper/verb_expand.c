@@ -1,7 +1,7 @@
 /*
  * A compressed archive as plain bytes, for ADD of a build (core/build_add.h).
  *
- *	expand {}	fds: in, out		no result
+ *	expand {"bytes_max"}	fds: in, out		no result
  */
 #include "base/fd.h"
 #include "helper/helper.h"
@@ -15,7 +15,7 @@ enum { BLOCK = 1 << 18 };
 int verb_expand(struct helper *h, struct err *e)
 {
 	autofree char *block = malloc(BLOCK);
-	struct expand_how how = {0};
+	struct expand_how how = {.bytes_max = helper_u64(h, "bytes_max", 0)};
 	struct expand x;
 	int in, out, r = helper_fd(h, "in", &in, e);
 	ssize_t n = 0;

@@ -255,7 +255,8 @@ static void check_tree(struct verify *v, const char *id, const char *root,
 		       const struct layer_meta *meta)
 {
 	autoclose int root_fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	char found[LAYER_ID_SIZE], known[LAYER_ID_SIZE];
+	struct layer_tar_result found = {0};
+	char known[LAYER_ID_SIZE];
 	struct state *s = &v->h->state;
 	struct err e = {0};
 	int r = 0, known_r;
@@ -263,7 +264,8 @@ static void check_tree(struct verify *v, const char *id, const char *root,
 	if (root_fd < 0)
 		r = err_errno(&e, errno, "open its files");
 	if (r == 0)
-		r = layer_tar_write_as(&v->h->ids, root_fd, -1, found, NULL, NULL, &e);
+		r = layer_tar_pack_as(&v->h->ids, &root_fd, 1, -1, &(struct layer_tar_how){0},
+				      &found, &e);
 	if (r < 0 && meta->kind == LAYER_SNAPSHOT &&
 	    (e.kind == ERR_INVALID || e.kind == ERR_LIMIT)) {
 		v->not_compared++;
@@ -275,13 +277,15 @@ static void check_tree(struct verify *v, const char *id, const char *root,
 	}
 	known_r = layer_tree_read(s, id, known);
 	/* Its files are right whatever an earlier look kept, and a later one is to know it. */
-	if (strcmp(found, meta->diff) == 0)
-		r = known_r == 0 && strcmp(known, found) == 0 ? 0 : layer_tree_write(s, id, found);
+	if (strcmp(found.diff, meta->diff) == 0)
+		r = known_r == 0 && strcmp(known, found.diff) == 0
+			    ? 0
+			    : layer_tree_write(s, id, found.diff);
 	else if (known_r == -ENOENT)
-		r = layer_tree_write(s, id, found);
+		r = layer_tree_write(s, id, found.diff);
 	else if (known_r < 0)
 		put_problem(v, "layer", id, "the hash of its tree (tree) is damaged");
-	else if (strcmp(known, found) != 0)
+	else if (strcmp(known, found.diff) != 0)
 		put_problem(v, "layer", id, "its files are not those that it had");
 	if (r < 0 && r != -ENOENT) /* removed since it was listed */
 		put_problem(v, "layer", id, "the hash of its tree could not be kept");

@@ -153,6 +153,7 @@ static int open_layer(struct export *x, const char *id, int *ret_fd, struct err 
 
 static int plan_layer(struct export *x, size_t at, struct err *e)
 {
+	const struct layer_tar_how how = {.form = LAYER_TAR_LAYER};
 	struct layer_tar_result result;
 	struct export_part *p;
 	autoclose int fd = -1;
@@ -165,7 +166,7 @@ static int plan_layer(struct export *x, size_t at, struct err *e)
 		}
 	r = open_layer(x, x->im->layers[at], &fd, e);
 	if (r == 0)
-		r = layer_tar_pack_as(x->c->ids, &fd, 1, -1, LAYER_TAR_LAYER, &result, e);
+		r = layer_tar_pack_as(x->c->ids, &fd, 1, -1, &how, &result, e);
 	if (r < 0)
 		return r;
 	str_copy(x->layer_digests[at], BLOB_DIGEST, result.diff);
@@ -287,12 +288,13 @@ static int put_blob(struct export *x, const struct export_part *p, int fd, struc
 
 static int put_layer(struct export *x, const struct export_part *p, int fd, struct err *e)
 {
+	const struct layer_tar_how how = {.form = LAYER_TAR_LAYER};
 	struct layer_tar_result result;
 	autoclose int root_fd = -1;
 	int r = open_layer(x, p->layer, &root_fd, e);
 
 	if (r == 0)
-		r = layer_tar_pack_as(x->c->ids, &root_fd, 1, fd, LAYER_TAR_LAYER, &result, e);
+		r = layer_tar_pack_as(x->c->ids, &root_fd, 1, fd, &how, &result, e);
 	if (r == 0 && strcmp(result.diff, p->digest) != 0)
 		r = err_set(e, ERR_DAMAGED, EBADMSG, "layer %.12s changed while it was exported",
 			    p->layer);
@@ -447,6 +449,7 @@ static int write_layout(struct export *x, struct err *e)
 static int write_root(struct export *x, struct err *e)
 {
 	int fds[IMAGE_LAYERS_MAX];
+	const struct layer_tar_how how = {.form = LAYER_TAR_ROOT};
 	struct layer_tar_result result = {0};
 	size_t n = 0;
 	int r = 0;
@@ -463,7 +466,7 @@ static int write_root(struct export *x, struct err *e)
 		}
 	}
 	if (r == 0)
-		r = layer_tar_pack_as(x->c->ids, fds, n, x->out_fd, LAYER_TAR_ROOT, &result, e);
+		r = layer_tar_pack_as(x->c->ids, fds, n, x->out_fd, &how, &result, e);
 	for (size_t i = 0; i < n; i++)
 		fd_close(&fds[i]);
 	x->done = result.stream_bytes;

@@ -23,11 +23,12 @@ struct packer {
 static int run_packer(void *arg)
 {
 	struct packer *p = arg;
+	const struct layer_tar_how how = {.form = p->form};
 	struct layer_tar_result result;
 
 	/* Else it would never find out that its reader has gone. */
 	fd_close(&p->in_fd);
-	p->shared->code = layer_tar_pack_as(p->ids, &p->root_fd, 1, p->out_fd, p->form, &result,
+	p->shared->code = layer_tar_pack_as(p->ids, &p->root_fd, 1, p->out_fd, &how, &result,
 					    &p->shared->err);
 	return p->shared->code < 0;
 }

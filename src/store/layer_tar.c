@@ -15,6 +15,7 @@
 #include "base/inodes.h"
 #include "base/limits.h"
 #include "base/sha.h"
+#include "base/size.h"
 #include "base/str.h"
 #include "store/inside.h"
 #include "store/tar_write.h"
@@ -45,7 +46,7 @@ struct pack_level {
 struct pack {
 	int out_fd; /* borrowed, -1: none */
 	int dir_fd; /* owned: of the deepest level */
-	enum layer_tar_form form;
+	struct layer_tar_how how;
 	struct pack_level *levels;
 	size_t depth, cap, held; /* held: bytes of names in memory */
 	char path[TAR_NAME_MAX + 1];
@@ -91,6 +92,8 @@ static int flush(struct pack *p)
 {
 	int r = 0;
 
+	if (fd_is_cancelled(p->how.cancel_fd))
+		return err_set(p->e, ERR_INTERRUPTED, ECANCELED, "interrupted");
 	sha_add(&p->sha, buf_data(&p->out), buf_len(&p->out));
 	if (p->out_fd >= 0)
 		r = fd_write_full(p->out_fd, buf_data(&p->out), buf_len(&p->out));
@@ -144,7 +147,7 @@ static int put_data(struct pack *p, int fd, uint64_t size)
 
 static unsigned id_of(const struct pack *p, uint32_t id)
 {
-	if (p->form != LAYER_TAR_USERS)
+	if (p->how.form != LAYER_TAR_USERS)
 		return id <= PACK_ID_MAX ? id : UNKNOWN_ID;
 	/* In a user's own namespaces for such work the caller is 0 and the first subordinate id 1;
 	 * who is not mapped at all is root. */
@@ -177,12 +180,21 @@ static int put_mark(struct pack *p, size_t dir_len, const char *prefix, const ch
 	int n = snprintf(path, sizeof(path), "%.*s%s%s%s", (int)dir_len, p->path,
 			 dir_len ? "/" : "", prefix, name);
 
-	if (p->form == LAYER_TAR_ROOT)
+	if (p->how.form == LAYER_TAR_ROOT)
 		return 0;
 	if (n < 0 || (size_t)n >= sizeof(path))
 		return fail(p, ENAMETOOLONG);
 	entry.path = path;
 	return put_entry(p, &entry);
+}
+
+static int too_large(struct pack *p)
+{
+	char shown[120], max[SIZE_TEXT];
+
+	return err_set(p->e, ERR_LIMIT, EFBIG,
+		       "the files of a layer hold more than %s, holes counted (at '/%s')",
+		       size_format(max, p->how.bytes_max), show_path(p, shown));
 }
 
 static int put_file(struct pack *p, const char *name, const struct stat *seen)
@@ -212,11 +224,9 @@ static int put_file(struct pack *p, const char *name, const struct stat *seen)
 			       "%d MiB",
 			       INODES_MAX, INODES_TEXT_MAX >> 20);
 	entry.size = (uint64_t)st.st_size;
+	if (entry.size > p->how.bytes_max - p->bytes)
+		return too_large(p);
 	p->bytes += entry.size;
-	if (entry.size > LAYER_BYTES_MAX || p->bytes > LAYER_BYTES_MAX)
-		return err_set(p->e, ERR_LIMIT, EFBIG,
-			       "the files of a layer hold more than %llu GiB, holes counted",
-			       LAYER_BYTES_MAX >> 30);
 	r = put_entry(p, &entry);
 	return r < 0 ? r : put_data(p, fd, entry.size);
 }
@@ -428,13 +438,16 @@ static int walk(struct pack *p, int root_fd)
 	return r < 0 ? r : flush(p);
 }
 
-int layer_tar_pack(int root_fd, int out_fd, enum layer_tar_form form, struct layer_tar_result *ret,
-		   struct err *e)
+int layer_tar_pack(int root_fd, int out_fd, const struct layer_tar_how *how,
+		   struct layer_tar_result *ret, struct err *e)
 {
 	struct err own = {0};
-	struct pack p = {.out_fd = out_fd, .dir_fd = -1, .form = form, .e = e ? e : &own};
+	struct pack p = {.out_fd = out_fd, .dir_fd = -1, .how = *how, .e = e ? e : &own};
 	uint8_t sum[SHA256_BYTES];
 	int r;
+
+	if (how->bytes_max == 0 || how->bytes_max > LAYER_BYTES_MAX)
+		p.how.bytes_max = LAYER_BYTES_MAX;
 
 	buf_init(&p.out, BLOCK_BYTES + HEADERS_ROOM);
 	sha256_init(&p.sha);
@@ -454,33 +467,13 @@ int layer_tar_pack(int root_fd, int out_fd, enum layer_tar_form form, struct lay
 	return 0;
 }
 
-static int give(const struct layer_tar_result *result, char ret_diff[65], uint64_t *ret_bytes,
-		uint64_t *ret_files)
-{
-	memcpy(ret_diff, result->diff, sizeof(result->diff));
-	if (ret_bytes)
-		*ret_bytes = result->bytes;
-	if (ret_files)
-		*ret_files = result->files;
-	return 0;
-}
-
-int layer_tar_write(int root_fd, int out_fd, char ret_diff[65], uint64_t *ret_bytes,
-		    uint64_t *ret_files, struct err *e)
-{
-	struct layer_tar_result result = {0};
-	int r = layer_tar_pack(root_fd, out_fd, LAYER_TAR_LAYER, &result, e);
-
-	return r < 0 ? r : give(&result, ret_diff, ret_bytes, ret_files);
-}
-
 /* ---- inside the box's ids ---- */
 
 struct pack_job {
 	struct inside_job job;
 	int root_fds[IMAGE_LAYERS_MAX], out_fd;
 	size_t count;
-	enum layer_tar_form form;
+	struct layer_tar_how how;
 	struct layer_tar_result result;
 };
 
@@ -550,15 +543,14 @@ static int pack_inside(struct inside_job *job)
 
 	if (j->count > 1 && merged_fd < 0)
 		return merged_fd;
-	return layer_tar_pack(j->count > 1 ? merged_fd : j->root_fds[0], j->out_fd, j->form,
+	return layer_tar_pack(j->count > 1 ? merged_fd : j->root_fds[0], j->out_fd, &j->how,
 			      &j->result, &job->err);
 }
 
 int layer_tar_pack_as(const struct ids *ids, const int *root_fds, size_t count, int out_fd,
-		      enum layer_tar_form form, struct layer_tar_result *ret, struct err *e)
+		      const struct layer_tar_how *how, struct layer_tar_result *ret, struct err *e)
 {
-	struct pack_job j = {
-		.job.run = pack_inside, .count = count, .out_fd = out_fd, .form = form};
+	struct pack_job j = {.job.run = pack_inside, .count = count, .out_fd = out_fd, .how = *how};
 	int r;
 
 	ASSERT(count > 0 && count <= IMAGE_LAYERS_MAX);
@@ -567,13 +559,4 @@ int layer_tar_pack_as(const struct ids *ids, const int *root_fds, size_t count, 
 	if (r == 0)
 		*ret = j.result;
 	return r;
-}
-
-int layer_tar_write_as(const struct ids *ids, int root_fd, int out_fd, char ret_diff[65],
-		       uint64_t *ret_bytes, uint64_t *ret_files, struct err *e)
-{
-	struct layer_tar_result result = {0};
-	int r = layer_tar_pack_as(ids, &root_fd, 1, out_fd, LAYER_TAR_LAYER, &result, e);
-
-	return r < 0 ? r : give(&result, ret_diff, ret_bytes, ret_files);
 }

@@ -35,20 +35,22 @@ enum layer_tar_form {
 	LAYER_TAR_USERS,
 };
 
-int layer_tar_pack(int root_fd, int out_fd, enum layer_tar_form form, struct layer_tar_result *ret,
-		   struct err *e);
+/* A hole costs its maker nothing and is read and hashed like all else, so who packs a tree that a
+ * box made says how much that may be. */
+struct layer_tar_how {
+	enum layer_tar_form form;
+	uint64_t bytes_max; /* that the files hold, holes counted; 0: LAYER_BYTES_MAX */
+	int cancel_fd;	    /* above 0: when it can be read the work ends (ERR_INTERRUPTED) */
+};
 
 /* Packs the tree of root_fd, which does not change meanwhile, into out_fd (-1: only hashes). Does
- * not follow links and does not enter other mounts. *ret_bytes is what the files hold, *ret_files
- * the number of names; each may be NULL. ERR_LIMIT beyond LAYER_BYTES_MAX or TAR_ENTRIES_MAX. */
-int layer_tar_write(int root_fd, int out_fd, char ret_diff[65], uint64_t *ret_bytes,
-		    uint64_t *ret_files, struct err *e);
+ * not follow links and does not enter other mounts. ERR_LIMIT beyond how's bytes or
+ * TAR_ENTRIES_MAX. */
+int layer_tar_pack(int root_fd, int out_fd, const struct layer_tar_how *how,
+		   struct layer_tar_result *ret, struct err *e);
 
-/* The same by a child inside the box's ids, for trees that the caller cannot read. */
-int layer_tar_write_as(const struct ids *ids, int root_fd, int out_fd, char ret_diff[65],
-		       uint64_t *ret_bytes, uint64_t *ret_files, struct err *e);
-
-/* Of several layers, top first, what a box sees of them: by overlay, which the child mounts where
- * no one else sees it. One layer is packed as it is, with its whiteouts. */
+/* The same by a child inside the box's ids, for trees that the caller cannot read. Of several
+ * layers, top first, what a box sees of them: by overlay, which the child mounts where no one else
+ * sees it. One layer is packed as it is, with its whiteouts. */
 int layer_tar_pack_as(const struct ids *ids, const int *root_fds, size_t count, int out_fd,
-		      enum layer_tar_form form, struct layer_tar_result *ret, struct err *e);
+		      const struct layer_tar_how *how, struct layer_tar_result *ret, struct err *e);

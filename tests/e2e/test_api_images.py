@@ -164,6 +164,24 @@ def test_a_build_of_a_context(server, cove, key):
     assert not left_of(cove)
 
 
+def layers(cove):
+    return set(os.listdir(os.path.join(cove.home, "layers")))
+
+
+def test_a_counted_build_leaves_its_image_alone(server, cove, key):
+    """No layer that is in no list and counts for nobody."""
+    mine, before = key("--quota", "disk=64m"), layers(cove)
+    context = tar_of({"Dockerfile": b"FROM scratch AS one\nCOPY f /a\nFROM scratch\nCOPY --from=one /a /b\n",
+                      "bad": b"FROM scratch\nCOPY f /a\nCOPY f /b\nCOPY f /c\n", "f": bytes(5 << 20)})
+    url = "/v1/builds?name=app&disk=12m"
+    server.ask("POST", url + "&dockerfile=bad", context, token=mine, headers=TAR).error(429, "limit")
+    assert layers(cove) == before
+    server.ask("POST", url, context, token=mine, headers=TAR).ok(201)
+    assert len(layers(cove) - before) == 1
+    server.ask("DELETE", "/v1/images/app", token=mine).ok(204)
+    assert layers(cove) == before
+
+
 def test_what_a_quota_counts_is_kept_or_refused(server, key):
     """Whatever a box says of best effort, and where it says nothing."""
     counted, other = key("--quota", "disk=12g"), key("--quota", "boxes=2")

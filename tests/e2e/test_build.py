@@ -11,7 +11,7 @@ import tarfile
 
 import pytest
 
-from conftest import IS_ROOT, needs_base, wait_until
+from conftest import IS_ROOT, needs_base, needs_flag, wait_until
 
 pytestmark = needs_base
 
@@ -597,6 +597,37 @@ def test_disk_limit_of_a_build(build):
                 "--disk", "16M")
     build("FROM base\nUSER root\nRUN echo small > /small && ln /small /hard && rm -r /usr/share/doc\n", "--disk", "64M")
     assert build.out("cat /hard; stat -c %h /hard; ls -d /usr/share/doc 2>&1 | grep -c cannot") == "small\n2\n1\n"
+
+
+def test_what_a_builds_layers_hold_together_is_bounded(build):
+    build.file("big", "x" * (5 << 20))
+    two = "FROM scratch\nCOPY big /a\nCOPY big /b\n"
+    build.fails("limit", two + "COPY big /c\n", "--disk", "12M")
+    build(two, "--disk", "12M")
+    # Those of an earlier build count as well, and so do other stages.
+    assert "line 4" in build.fails("limit", two + "COPY big /c\n", "--disk", "12M")
+    build.fails("limit", two + "FROM scratch\nCOPY --from=0 /a /d\n", "--disk", "12M")
+    build.fails("limit", two, "--disk", "9M")
+
+
+def test_an_archive_is_bounded_before_it_is_unpacked(build):
+    for mode in ("w", "w:gz"):
+        with tarfile.open(build.dir / "a.tar", mode) as t:
+            member = tarfile.TarInfo("zeros")
+            member.size = 20 << 20
+            t.addfile(member, io.BytesIO(bytes(member.size)))
+        build.fails("limit", "FROM scratch\nADD a.tar /\n", "--disk", "12M")
+
+
+@needs_flag("HOLES")
+def test_holes_stay_holes(build):
+    with build.file("holes").open("r+") as file:
+        file.truncate(48 << 20)
+        file.seek(24 << 20)
+        file.write("in the middle")
+    build("FROM scratch AS one\nCOPY holes /a\nFROM scratch\nCOPY --from=one /a /b\n")
+    copied = build.layers()[-1] / "b"
+    assert copied.stat().st_blocks * 512 < 1 << 20 and copied.read_bytes() == (build.dir / "holes").read_bytes()
 
 
 def test_background_processes_end_with_their_step(build):

@@ -222,6 +222,21 @@ def test_an_images_rule_goes_with_it(cove, kept, box):
     cove("image", "rm", "kept-image").ok()
 
 
+def test_holes_beyond_a_boxs_disk_are_no_image(cove, kept):
+    """They are hashed like all else, at nobody's cost."""
+    if cove.image == "host":
+        pytest.skip("the host's image is never saved")
+    before = layers(cove)
+    cove("create", "--name", "dev").ok()
+    cove.sh("dev", "cd; truncate -s 200G big")
+    cove.fails("limit", "image", "save", "dev", "holes")
+    cove.sh("dev", "cd; truncate -s 1M big")
+    assert layers(cove) == before
+    cove("image", "save", "dev", "holes").ok()
+    cove("image", "rm", "holes").ok()
+    cove("rm", "-f", "dev").ok()
+
+
 def test_nothing_is_left_of_what_is_removed(cove, kept):
     before = layers(cove)
     cove("create", "--name", "dev", "--workspace", "sp").ok()

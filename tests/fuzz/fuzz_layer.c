@@ -56,6 +56,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 	autoclose int dir_fd = make_place(path);
 	autoclose int in = sys_memfd_create("in", 0), out = sys_memfd_create("out", 0);
 	autoclose int one = make_root(dir_fd, "one"), two = make_root(dir_fd, "two");
+	const struct layer_tar_how how = {.form = LAYER_TAR_LAYER};
 	struct layer_tar_result first, second;
 	struct unpack_result result;
 	struct err e = {0};
@@ -64,10 +65,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 	MUST(fd_write_full(in, p, n) == 0);
 	if (unpack_fd(in, one, &result) == 0) {
 		/* Packing refuses names like whiteouts: none can have come through. */
-		MUST(layer_tar_pack(one, out, LAYER_TAR_LAYER, &first, &e) == 0);
+		MUST(layer_tar_pack(one, out, &how, &first, &e) == 0);
 		MUST(unpack_fd(out, two, &result) == 0);
 		MUST(strcmp(result.id, first.diff) == 0);
-		MUST(layer_tar_pack(two, -1, LAYER_TAR_LAYER, &second, &e) == 0);
+		MUST(layer_tar_pack(two, -1, &how, &second, &e) == 0);
 		MUST(strcmp(first.diff, second.diff) == 0);
 	}
 	/* The two trees are all there is. */

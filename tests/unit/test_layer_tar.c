@@ -98,17 +98,32 @@ static bool is_opaque(const char *path)
 	return n == 1 && mark[0] == 'y';
 }
 
+static int hash(int fd, char diff[65])
+{
+	struct layer_tar_result result = {0};
+	int r = layer_tar_pack(fd, -1, &(struct layer_tar_how){0}, &result, &why);
+
+	memcpy(diff, result.diff, sizeof(result.diff));
+	return r;
+}
+
 /* Packs fd into a memory file, which is returned. */
 static int pack(int fd, char diff[65], uint64_t *bytes, uint64_t *files)
 {
+	struct layer_tar_result result;
 	int out = sys_memfd_create("tar", 0), r;
 
 	why = (struct err){0};
-	r = layer_tar_write(fd, out, diff, bytes, files, &why);
+	r = layer_tar_pack(fd, out, &(struct layer_tar_how){0}, &result, &why);
 	if (r < 0) {
 		close(out);
 		return r;
 	}
+	memcpy(diff, result.diff, sizeof(result.diff));
+	if (bytes)
+		*bytes = result.bytes;
+	if (files)
+		*files = result.files;
 	CHECK(lseek(out, 0, SEEK_SET) == 0);
 	return out;
 }
@@ -169,7 +184,7 @@ LAYER_TEST(the_same_tree_is_the_same_stream)
 	close(out);
 	out = pack(other, second, NULL, NULL);
 	CHECK_STR(first, second);
-	CHECK_EQ(layer_tar_write(root_fd, -1, hashed, NULL, NULL, &why), 0);
+	CHECK_EQ(hash(root_fd, hashed), 0);
 	CHECK_STR(first, hashed);
 	/* What the stream says is what was hashed. */
 	{
@@ -221,14 +236,14 @@ LAYER_TEST(a_change_of_anything_changes_the_diff_id)
 	char first[65], now[65];
 
 	make_tree(root_fd, false);
-	CHECK(layer_tar_write(root_fd, -1, first, NULL, NULL, &why) == 0);
+	CHECK(hash(root_fd, first) == 0);
 	CHECK(fchmodat(root_fd, "usr/a", 0600, 0) == 0);
-	CHECK(layer_tar_write(root_fd, -1, now, NULL, NULL, &why) == 0 && strcmp(first, now) != 0);
+	CHECK(hash(root_fd, now) == 0 && strcmp(first, now) != 0);
 	CHECK(fchmodat(root_fd, "usr/a", 0644, 0) == 0);
-	CHECK(layer_tar_write(root_fd, -1, now, NULL, NULL, &why) == 0);
+	CHECK(hash(root_fd, now) == 0);
 	CHECK_STR(first, now);
 	set_time(root_fd, "usr/a", 1000, 123456788);
-	CHECK(layer_tar_write(root_fd, -1, now, NULL, NULL, &why) == 0 && strcmp(first, now) != 0);
+	CHECK(hash(root_fd, now) == 0 && strcmp(first, now) != 0);
 }
 
 LAYER_TEST(a_name_like_a_whiteout_cannot_be_packed)
@@ -236,7 +251,7 @@ LAYER_TEST(a_name_like_a_whiteout_cannot_be_packed)
 	char diff[65];
 
 	write_file(root_fd, ".wh.passwd", "", 0644);
-	CHECK_EQ(layer_tar_write(root_fd, -1, diff, NULL, NULL, &why), -EINVAL);
+	CHECK_EQ(hash(root_fd, diff), -EINVAL);
 	CHECK_EQ(why.kind, ERR_INVALID);
 }
 
@@ -254,7 +269,7 @@ LAYER_TEST(a_deep_tree_is_packed_or_refused)
 		close(fd);
 		fd = next;
 	}
-	if (layer_tar_write(root_fd, -1, diff, NULL, NULL, &why) < 0)
+	if (hash(root_fd, diff) < 0)
 		FAIL(why.msg);
 	for (unsigned i = 0; i < 100; i++) {
 		int next;
@@ -266,7 +281,7 @@ LAYER_TEST(a_deep_tree_is_packed_or_refused)
 		fd = next;
 	}
 	close(fd);
-	CHECK(layer_tar_write(root_fd, -1, diff, NULL, NULL, &why) < 0);
+	CHECK(hash(root_fd, diff) < 0);
 	CHECK_EQ(why.kind, ERR_LIMIT);
 }
 
@@ -279,8 +294,31 @@ LAYER_TEST(a_file_of_holes_is_bounded)
 	if (ftruncate(fd, (off_t)LAYER_BYTES_MAX + 1) < 0)
 		SKIP("this filesystem has no files that large");
 	close(fd);
-	CHECK(layer_tar_write(root_fd, -1, diff, NULL, NULL, &why) == -EFBIG);
+	CHECK(hash(root_fd, diff) == -EFBIG);
 	CHECK_EQ(why.kind, ERR_LIMIT);
+}
+
+LAYER_TEST(packing_has_the_callers_bound_and_end)
+{
+	struct layer_tar_result result;
+	int ends[2];
+
+	write_file(root_fd, "a", "12345", 0644);
+	write_file(root_fd, "b", "12345", 0644);
+	CHECK_EQ(layer_tar_pack(root_fd, -1, &(struct layer_tar_how){.bytes_max = 10}, &result,
+				&why),
+		 0);
+	CHECK_EQ(
+		layer_tar_pack(root_fd, -1, &(struct layer_tar_how){.bytes_max = 9}, &result, &why),
+		-EFBIG);
+	CHECK_EQ(why.kind, ERR_LIMIT);
+	CHECK(pipe(ends) == 0 && write(ends[1], "x", 1) == 1);
+	CHECK_EQ(layer_tar_pack(root_fd, -1, &(struct layer_tar_how){.cancel_fd = ends[0]}, &result,
+				&why),
+		 -ECANCELED);
+	CHECK_EQ(why.kind, ERR_INTERRUPTED);
+	close(ends[0]);
+	close(ends[1]);
 }
 
 /* ---- whiteouts of a stream ---- */
