@@ -523,6 +523,22 @@ def begin_run(server, token, length=100):
     return int(head.split()[1]), s
 
 
+def test_calls_that_last_leave_threads_to_others(serve):
+    """Of 8 threads one is the operator's; of the others those that may last have 5, and a key 3."""
+    server = serve("--threads", "8")
+    first, second = new_key(server), new_key(server)
+    with contextlib.ExitStack() as held:
+        def begin(token):
+            status, s = begin_run(server, token)
+            held.callback(s.close)
+            return status
+        assert [begin(first) for _ in range(4)] == [100, 100, 100, 429]
+        assert [begin(second) for _ in range(3)] == [100, 100, 429]
+        server.ask("GET", "/v1/boxes", token=second).ok()
+        server.ask("GET", "/v1/boxes").ok()
+    wait_until(lambda: server.ask("POST", "/v1/run", {}, token=second).status == 400, "room again")
+
+
 def test_memory_of_bodies_is_bounded(serve):
     server = serve()
     token = new_key(server)
