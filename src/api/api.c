@@ -66,12 +66,14 @@ int api_new(struct ev *ev, const struct api_options *options, struct api **ret, 
 		if (r == 0)
 			r = ev_work_new(
 				ev,
-				&(struct ev_work_options){.threads_max = options->threads_max,
-							  .queue_max = options->queue_max,
-							  .idle_ms = THREAD_IDLE_MS,
-							  .state_new = state_new,
-							  .state_free = state_free,
-							  .arg = a},
+				&(struct ev_work_options){
+					.threads_max = options->threads_max,
+					.threads_kept = api_threads_kept(options->threads_max),
+					.queue_max = options->queue_max,
+					.idle_ms = THREAD_IDLE_MS,
+					.state_new = state_new,
+					.state_free = state_free,
+					.arg = a},
 				&a->work);
 		if (r < 0)
 			err_errno(e, -r, "begin to serve");

@@ -389,14 +389,17 @@ static int box_stats(struct api_call *c, struct cove *cove, struct err *e)
 
 /* clang-format off */
 const struct api_route api_box_routes[] = {
-	{"POST", "/v1/boxes", "createBox", KEY_RUN, API_BODY_JSON, .work = box_create},
+	{"POST", "/v1/boxes", "createBox", KEY_RUN, API_BODY_JSON, .work = box_create,
+	 .lasts = true},
 	{"GET", "/v1/boxes", "listBoxes", KEY_READ, .work = box_list},
 	{"GET", "/v1/boxes/{box}", "getBox", KEY_READ, .work = box_inspect},
 	{"DELETE", "/v1/boxes/{box}", "removeBox", KEY_RUN, .work = box_remove},
 	{"PATCH", "/v1/boxes/{box}", "setBoxTimes", KEY_RUN, API_BODY_JSON,
 	 .work = box_set_times},
-	{"POST", "/v1/boxes/{box}/start", "startBox", KEY_RUN, API_BODY_JSON, .work = box_start},
-	{"POST", "/v1/boxes/{box}/stop", "stopBox", KEY_RUN, API_BODY_JSON, .work = box_stop},
+	{"POST", "/v1/boxes/{box}/start", "startBox", KEY_RUN, API_BODY_JSON, .work = box_start,
+	 .lasts = true},
+	{"POST", "/v1/boxes/{box}/stop", "stopBox", KEY_RUN, API_BODY_JSON, .work = box_stop,
+	 .lasts = true},
 	{"POST", "/v1/boxes/{box}/pause", "pauseBox", KEY_RUN, API_BODY_JSON, .work = box_pause},
 	{"POST", "/v1/boxes/{box}/resume", "resumeBox", KEY_RUN, API_BODY_JSON,
 	 .work = box_resume},

@@ -199,19 +199,22 @@ void api_call_decoded(struct api_call *c)
 
 static void call_take_json(struct api_call *c)
 {
+	struct err e = {0};
+	int r;
+
 	if (c->route->work) {
 		call_run(c); /* its thread decodes */
 		return;
 	}
 	c->state = API_RUNS;
-	if (buf_len(&c->text) > API_JSON_HERE_MAX) {
-		c->result = api_work_decode(c, &c->error);
-		if (c->result == 0)
-			return;
-	} else {
+	if (buf_len(&c->text) <= API_JSON_HERE_MAX) {
 		c->result = api_call_decode(c, &c->error);
+		api_call_decoded(c);
+		return;
 	}
-	api_call_decoded(c);
+	r = api_work_decode(c, &e);
+	if (r < 0) /* else the result is the thread's */
+		api_reply(c, r, &e);
 }
 
 size_t api_call_body(struct api_call *c, const void *p, size_t n)

@@ -41,6 +41,8 @@ int api_body_hold_all(struct api_call *c, struct err *e);
 /* ---- work.c ---- */
 
 bool api_same_key(const struct api_call *a, const struct api_call *b);
+/* Of so many threads, those that are for the operator and for the server's own work alone. */
+unsigned api_threads_kept(unsigned threads_max);
 /* api_call_decode, in a thread. */
 int api_work_decode(struct api_call *c, struct err *e);
 int api_work_start(struct api_call *c, struct err *e);

@@ -86,6 +86,11 @@ void api_caller_done(struct api_caller *w)
 	w->key = NULL;
 }
 
+bool api_call_is_known(const struct api_call *c)
+{
+	return c->who.is_operator || (c->who.key && c->status != 401);
+}
+
 int api_caller_may(const struct api_caller *w, unsigned scope, struct err *e)
 {
 	if (w->is_operator || scope == 0)

@@ -37,6 +37,8 @@ bool api_caller_is_local(struct api_call *c, const struct api_client_info *clien
 /* What to say where a key is needed and none is there. */
 int api_caller_none(struct err *e);
 void api_caller_done(struct api_caller *w);
+/* Did the call come with a key that is one, or from the operator? */
+bool api_call_is_known(const struct api_call *c);
 /* ERR_DENIED names the scope that is missing. */
 int api_caller_may(const struct api_caller *w, unsigned scope, struct err *e);
 

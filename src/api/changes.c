@@ -252,7 +252,7 @@ static int merge(struct api_call *c, struct cove *cove, struct err *e)
 
 /* clang-format off */
 const struct api_route api_change_routes[] = {
-	{"POST", "/v1/diff", "diff", KEY_READ, API_BODY_JSON, .work = diff},
-	{"POST", "/v1/merge", "merge", KEY_RUN, API_BODY_JSON, .work = merge},
+	{"POST", "/v1/diff", "diff", KEY_READ, API_BODY_JSON, .work = diff, .lasts = true},
+	{"POST", "/v1/merge", "merge", KEY_RUN, API_BODY_JSON, .work = merge, .lasts = true},
 	{0}};
 /* clang-format on */

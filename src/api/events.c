@@ -1,8 +1,9 @@
 /*
  * GET /v1/events: the host's events (store/feed.h) to those who watch, as SSE. A reader has a
  * number for its place and nothing else; rows are read from the file as far as its connection has
- * room, so a slow one costs no memory and holds up no other. What it wants and is not kept any more
- * shows as an event `gap` with the numbers that are gone.
+ * room, so a slow one costs no memory and holds up no other. They take turns: one block of one
+ * reader in each turn of the loop, however many they are and whatever they look for. What a reader
+ * wants and is not kept any more shows as an event `gap` with the numbers that are gone.
  */
 #include "api/call.h"
 #include "api/gather.h"
@@ -14,7 +15,6 @@
 enum {
 	EVENTS_READERS_MAX = 1024,
 	EVENTS_READERS_OF_KEY = 64,
-	EVENTS_BLOCKS = 4, /* read in one turn of the loop, for one reader */
 	EVENTS_ALIVE_MS = 15000,
 };
 
@@ -23,18 +23,18 @@ struct events_reader {
 	struct events_reader *next, **at;
 	struct feed_reader feed;
 	struct ev_timer alive;
-	struct ev_defer more;
 	struct api_events_filter filter;
-	bool follow, is_full;
+	struct events_reader *turn_next;
+	bool follow, is_full, has_turn;
 };
 
 struct api_events {
 	struct api *api;
 	struct events_reader *readers;
+	struct events_reader *turns, **turns_end; /* who may have something to read */
+	struct ev_defer turn;
 	unsigned count;
 };
-
-static void go_on(struct events_reader *v);
 
 /* ---- what is to be shown ---- */
 
@@ -113,12 +113,40 @@ int api_events_types(const char *list, uint32_t *ret, struct err *e)
 
 /* ---- one reader ---- */
 
+static void turn_ask(struct events_reader *v)
+{
+	struct api_events *e = v->call->api->events;
+
+	if (v->has_turn || v->is_full)
+		return;
+	v->has_turn = true;
+	v->turn_next = NULL;
+	*e->turns_end = v;
+	e->turns_end = &v->turn_next;
+	ev_defer(e->api->ev, &e->turn);
+}
+
+static void turn_leave(struct events_reader *v)
+{
+	struct api_events *e = v->call->api->events;
+	struct events_reader **at = &e->turns;
+
+	if (!v->has_turn)
+		return;
+	while (*at != v)
+		at = &(*at)->turn_next;
+	*at = v->turn_next;
+	if (!*at)
+		e->turns_end = at;
+	v->has_turn = false;
+}
+
 static void reader_free(struct events_reader *v)
 {
 	struct api *a = v->call->api;
 
 	ev_timer_stop(a->ev, &v->alive);
-	ev_defer_cancel(a->ev, &v->more);
+	turn_leave(v);
 	feed_reader_done(&v->feed);
 	*v->at = v->next;
 	if (v->next)
@@ -166,14 +194,12 @@ static bool on_row(void *arg, uint64_t seq, char *row, size_t len)
 static void go_on(struct events_reader *v)
 {
 	struct api_call *c = v->call;
-	int n = 1;
+	int n = v->is_full ? 0 : feed_read(&v->feed, on_row, v);
 
-	for (int i = 0; i < EVENTS_BLOCKS && n > 0 && !v->is_full; i++)
-		n = feed_read(&v->feed, on_row, v);
 	if (v->is_full)
 		return;
 	if (n > 0) {
-		ev_defer(c->api->ev, &v->more);
+		turn_ask(v);
 	} else if (n < 0 || !v->follow) {
 		c->on_gone = NULL;
 		c->on_room = NULL;
@@ -182,9 +208,17 @@ static void go_on(struct events_reader *v)
 	}
 }
 
-static void on_more(struct ev_defer *d)
+static void on_turn(struct ev_defer *d)
 {
-	go_on(container(d, struct events_reader, more));
+	struct api_events *e = container(d, struct api_events, turn);
+	struct events_reader *v = e->turns;
+
+	if (v) {
+		turn_leave(v);
+		go_on(v);
+	}
+	if (e->turns)
+		ev_defer(e->api->ev, d);
 }
 
 static void on_room(struct api_call *c)
@@ -192,7 +226,7 @@ static void on_room(struct api_call *c)
 	struct events_reader *v = c->arg;
 
 	v->is_full = false;
-	go_on(v);
+	turn_ask(v);
 }
 
 /* Who is gone without a word is noticed, and who waits sees that we are there. */
@@ -210,21 +244,17 @@ static void on_alive(struct ev_timer *t)
 
 void api_events_wake(struct api *a)
 {
-	struct events_reader *next;
-
 	if (a->options.on_events)
 		a->options.on_events(a->options.arg);
-
-	for (struct events_reader *v = a->events ? a->events->readers : NULL; v; v = next) {
-		next = v->next;
-		if (!v->is_full && !v->more.queued)
-			go_on(v);
-	}
+	for (struct events_reader *v = a->events ? a->events->readers : NULL; v; v = v->next)
+		turn_ask(v);
 }
 
 /* Its readers went with their calls. */
 void api_events_free(struct api_events *e)
 {
+	if (e)
+		ev_defer_cancel(e->api->ev, &e->turn);
 	free(e);
 }
 
@@ -239,6 +269,8 @@ static int check_room(struct api_call *c, struct err *e)
 		if (!c->api->events)
 			return err_errno(e, ENOMEM, "follow events");
 		c->api->events->api = c->api;
+		c->api->events->turn.on_defer = on_turn;
+		c->api->events->turns_end = &c->api->events->turns;
 	}
 	for (struct events_reader *v = c->api->events->readers; v; v = v->next)
 		own += !c->who.is_operator && v->call->who.key && !v->call->who.is_operator &&
@@ -327,7 +359,6 @@ static int events_follow(struct api_call *c, struct err *e)
 	v->call = c;
 	v->feed.fd = -1;
 	v->alive.on_timer = on_alive;
-	v->more.on_defer = on_more;
 	v->next = c->api->events->readers;
 	v->at = &c->api->events->readers;
 	if (v->next)
@@ -340,7 +371,7 @@ static int events_follow(struct api_call *c, struct err *e)
 	api_begin(c, 200, "text/event-stream");
 	begin_at(v, after);
 	ev_timer_set(c->api->ev, &v->alive, EVENTS_ALIVE_MS);
-	ev_defer(c->api->ev, &v->more);
+	turn_ask(v);
 	return API_LATER;
 }
 

@@ -15,6 +15,7 @@
 #include "api/handlers.h"
 
 #include "base/base64.h"
+#include "base/limits_server.h"
 #include "core/core.h"
 #include "core/result.h"
 
@@ -265,7 +266,10 @@ static void on_message(struct api_call *c, bool is_text, const void *p, size_t n
 	json_t *object = NULL;
 	int r = 0;
 
-	if (is_text)
+	if (is_text && n > API_JSON_HERE_MAX && (c->body || x->joined.exec_id))
+		r = err_set(&e, ERR_LIMIT, EMSGSIZE, "such a message has at most %u bytes",
+			    API_JSON_HERE_MAX);
+	else if (is_text)
 		r = api_in_parse(p, n, &object, &e);
 	else if (buf_append(&x->input, p, n) < 0)
 		r = err_set(&e, ERR_LIMIT, E2BIG, "too much stdin at once");

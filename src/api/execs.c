@@ -310,7 +310,8 @@ static int event_list(struct api_call *c, struct cove *cove, struct err *e)
 /* clang-format off */
 const struct api_route api_execs_routes[] = {
 	{"GET", "/v1/boxes/{box}/execs", "listCommands", KEY_READ, .work = exec_list},
-	{"GET", "/v1/boxes/{box}/execs/{exec}", "waitCommand", KEY_RUN, .work = exec_wait},
+	{"GET", "/v1/boxes/{box}/execs/{exec}", "waitCommand", KEY_RUN, .work = exec_wait,
+	 .lasts = true},
 	{"GET", "/v1/boxes/{box}/execs/{exec}/output", "readOutput", KEY_RUN,
 	 .work = exec_output, .streams = true, .resumes = true},
 	{"POST", "/v1/boxes/{box}/execs/{exec}/signal", "signalCommand", KEY_RUN, API_BODY_JSON,

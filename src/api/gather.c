@@ -338,7 +338,7 @@ int api_gather_start(struct api *a)
 	g->logs_fd = -1;
 	g->feed = (struct feed_writer){.dir_fd = -1, .lock_fd = -1, .fd = -1};
 	g->timer.on_timer = on_time;
-	g->job = (struct ev_job){.on_run = on_run, .on_done = on_run_done};
+	g->job = (struct ev_job){.on_run = on_run, .on_done = on_run_done, .urgent = true};
 	g->watch =
 		(struct ev_io){.on_event = on_watch, .fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK)};
 	pthread_mutex_init(&g->lock, NULL);

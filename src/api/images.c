@@ -458,6 +458,6 @@ const struct api_route api_image_routes[] = {
 	{"POST", "/v1/images/pull", "pullImage", KEY_IMAGES, API_BODY_JSON, .work = pull_image,
 	 .streams = true},
 	{"POST", "/v1/boxes/{box}/image", "saveImage", KEY_IMAGES, API_BODY_JSON,
-	 .work = save_image, .streams = true},
+	 .work = save_image, .streams = true, .lasts = true},
 	{0}};
 /* clang-format on */

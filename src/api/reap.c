@@ -65,7 +65,7 @@ int api_reaper_start(struct api *a)
 		return -ENOMEM;
 	r->api = a;
 	r->timer.on_timer = on_reap_time;
-	r->job = (struct ev_job){.on_run = on_reap, .on_done = on_reap_done};
+	r->job = (struct ev_job){.on_run = on_reap, .on_done = on_reap_done, .urgent = true};
 	a->reaper = r;
 	ev_timer_set(a->ev, &r->timer, 0);
 	return 0;

@@ -37,6 +37,8 @@ struct api_route {
 	int (*work)(struct api_call *c, struct cove *cove, struct err *e);
 	bool streams; /* work: the answer may be a stream */
 	bool socket;  /* now: it may be asked for as a WebSocket */
+	/* work: it lasts as its caller likes, or works on whole trees; so may all that streams. */
+	bool lasts;
 	/* A value that is to stay secret is in the request or the answer: what holds them is locked
 	 * memory, and wiped. */
 	bool secret;

@@ -84,7 +84,8 @@ static int session_close(struct api_call *c, struct cove *cove, struct err *e)
 /* clang-format off */
 const struct api_route api_session_routes[] = {
 	{"PUT", "/v1/sessions/{session}", "openSession", KEY_RUN, API_BODY_JSON,
-	 .work = session_open},
-	{"DELETE", "/v1/sessions/{session}", "closeSession", KEY_RUN, .work = session_close},
+	 .work = session_open, .lasts = true},
+	{"DELETE", "/v1/sessions/{session}", "closeSession", KEY_RUN, .work = session_close,
+	 .lasts = true},
 	{0}};
 /* clang-format on */

@@ -397,9 +397,9 @@ static int workspace_remove(struct api_call *c, struct cove *cove, struct err *e
 /* clang-format off */
 const struct api_route api_snapshot_routes[] = {
 	{"POST", "/v1/boxes/{box}/snapshots", "createSnapshot", KEY_RUN, API_BODY_JSON,
-	 .work = snapshot_create},
+	 .work = snapshot_create, .lasts = true},
 	{"POST", "/v1/boxes/{box}/rollback", "rollBack", KEY_RUN, API_BODY_JSON,
-	 .work = roll_back},
+	 .work = roll_back, .lasts = true},
 	{"GET", "/v1/snapshots", "listSnapshots", KEY_READ, .work = snapshot_list},
 	{"GET", "/v1/snapshots/{snapshot}", "getSnapshot", KEY_READ, .work = snapshot_get},
 	{"DELETE", "/v1/snapshots/{snapshot}", "removeSnapshot", KEY_RUN,
@@ -415,7 +415,7 @@ const struct api_route api_snapshot_routes[] = {
 	 .work = rule_get},
 	{"PUT", "/v1/images/{image}/snapshot-rule", "setImageSnapshotRule", KEY_IMAGES,
 	 API_BODY_JSON, .work = rule_set},
-	{"POST", "/v1/forks", "fork", KEY_RUN, API_BODY_JSON, .work = fork_boxes},
+	{"POST", "/v1/forks", "fork", KEY_RUN, API_BODY_JSON, .work = fork_boxes, .lasts = true},
 	{"GET", "/v1/workspaces", "listWorkspaces", KEY_READ, .work = list_workspaces},
 	{"DELETE", "/v1/workspaces/{workspace}", "removeWorkspace", KEY_RUN,
 	 .work = workspace_remove},

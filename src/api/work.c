@@ -21,7 +21,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-enum { SHARE = 4 };
+enum { SHARE = 4, KEPT = 8 };
 
 struct api_pipe {
 	struct api_call *call;
@@ -267,21 +267,43 @@ bool api_same_key(const struct api_call *a, const struct api_call *b)
 	return a->who.key && b->who.key && strcmp(a->who.key->id, b->who.key->id) == 0;
 }
 
-/* One key's calls leave threads to the others: those that wait or follow may hold one for long. */
+unsigned api_threads_kept(unsigned threads_max)
+{
+	return threads_max > 1 ? (threads_max - 1) / KEPT + 1 : 0;
+}
+
+static bool may_last(const struct api_route *route)
+{
+	return route->lasts || route->streams || route->body == API_BODY_BYTES;
+}
+
+/* One key's calls leave threads to the others, and those of all keys that may hold one for long
+ * leave a quarter to those that do not. */
 static int check_share(const struct api_call *c, struct err *e)
 {
-	unsigned share = c->api->options.threads_max / SHARE + 1, count = 0;
+	unsigned all = c->api->options.threads_max, share = all / SHARE + 1, count = 0, lasting = 0;
+	unsigned lasting_max = (all - api_threads_kept(all)) * 3 / 4;
 
 	if (c->who.is_operator)
 		return 0;
-	for (const struct api_call *at = c->api->calls; at; at = at->next)
-		count += at != c && at->job.on_run && !at->who.is_operator && api_same_key(at, c);
-	return count < share
-		       ? 0
-		       : err_set(e, ERR_LIMIT, EAGAIN,
-				 "key '%s' has %u requests under way already: wait for one, or "
-				 "end one that follows",
-				 c->who.key->name, count);
+	for (const struct api_call *at = c->api->calls; at; at = at->next) {
+		if (at == c || !at->job.on_run || at->who.is_operator)
+			continue;
+		count += api_same_key(at, c);
+		lasting += may_last(at->route);
+	}
+	if (count >= share)
+		return err_set(e, ERR_LIMIT, EAGAIN,
+			       "key '%s' has %u requests under way already: wait for one, or "
+			       "end one that follows",
+			       c->who.key->name, count);
+	if (may_last(c->route) && lasting > 0 && lasting >= lasting_max)
+		return err_set(e, ERR_LIMIT, EAGAIN,
+			       "%u requests of keys that follow, wait, build or carry files are "
+			       "under way, as many as the server takes at once: ask again in a "
+			       "moment",
+			       lasting);
+	return 0;
 }
 
 static int push(struct api_call *c, struct err *e)
@@ -318,7 +340,8 @@ int api_work_decode(struct api_call *c, struct err *e)
 
 	if (r < 0)
 		return r;
-	c->job = (struct ev_job){.on_run = on_decode, .on_done = on_decoded};
+	c->job = (struct ev_job){
+		.on_run = on_decode, .on_done = on_decoded, .urgent = c->who.is_operator};
 	return push(c, e);
 }
 
@@ -343,7 +366,8 @@ int api_work_start(struct api_call *c, struct err *e)
 	if (r == 0) {
 		c->wait_ms = c->api->options.admission_wait_ms;
 		c->load = api_load_now(c->api);
-		c->job = (struct ev_job){.on_run = on_run, .on_done = on_work_done};
+		c->job = (struct ev_job){
+			.on_run = on_run, .on_done = on_work_done, .urgent = c->who.is_operator};
 		return push(c, e);
 	}
 	return r < 0 ? err_errno(e, -r, "begin the request") : 0;

@@ -21,10 +21,11 @@ void conn_set_timer(struct server_conn *c, uint64_t ms)
 	ev_timer_set(c->server->ev, &c->timer, ms);
 }
 
-static void conn_free(struct server_conn *c)
+void conn_free(struct server_conn *c)
 {
 	struct server *s = c->server;
 
+	conn_idle_leave(c);
 	if (c->call && c->over)
 		api_call_free(take_ptr(c->call));
 	else if (c->call)
@@ -44,6 +45,7 @@ static void conn_free(struct server_conn *c)
 	if (c->next)
 		c->next->at = c->at;
 	s->conn_count--;
+	s->tcp_count -= !c->client.is_local;
 	free(c);
 	server_setup_drop_old(s);
 	if (!s->ending)
@@ -56,6 +58,7 @@ static void conn_free(struct server_conn *c)
 void conn_kill(struct server_conn *c)
 {
 	c->dead = true;
+	conn_idle_leave(c);
 	channel_want(c->ch, 0);
 	ev_defer(c->server->ev, &c->later);
 }
@@ -273,6 +276,7 @@ static bool step_head(struct server_conn *c)
 		return true;
 	}
 	buf_consume(&c->in, used);
+	conn_idle_leave(c);
 	c->begun = c->over = c->waits = false;
 	c->state = c->body.framing == HTTP_NO_BODY ? REQUEST_WAIT : REQUEST_BODY;
 	conn_set_timer(c, SERVER_STALL_MS);
@@ -283,6 +287,7 @@ static bool step_head(struct server_conn *c)
 	}
 	/* NULL: it was answered already. */
 	keep_secret(c, c->call->route && c->call->route->secret);
+	c->is_known = c->is_known || api_call_is_known(c->call);
 	c->continues = c->state == REQUEST_BODY && http_expects_continue(&c->call->head);
 	if (c->state == REQUEST_WAIT)
 		api_call_end_body(c->call);
@@ -365,7 +370,9 @@ static bool step_over(struct server_conn *c)
 	keep_secret(c, false);
 	c->begun = c->over = false;
 	c->state = c->sent.close || unread ? REQUEST_LINGER : REQUEST_HEAD;
-	conn_set_timer(c, c->state == REQUEST_HEAD ? SERVER_IDLE_MS : SERVER_STALL_MS);
+	conn_set_timer(c, c->state != REQUEST_HEAD ? SERVER_STALL_MS
+			  : c->is_known		   ? SERVER_IDLE_MS
+						   : SERVER_STRANGER_MS);
 	return true;
 }
 
@@ -459,8 +466,10 @@ void conn_go(struct server_conn *c)
 	if (!c->dead)
 		conn_write(c);
 	c->busy = false;
-	if (!c->dead)
-		conn_want(c);
+	if (c->dead)
+		return;
+	conn_want(c);
+	conn_idle_note(c);
 }
 
 /* Who goes takes with it what was under way. */
@@ -540,10 +549,12 @@ int server_conn_new(struct server *s, struct channel *ch, const struct api_clien
 		c->next->at = &c->next;
 	s->conns = c;
 	s->conn_count++;
+	s->tcp_count += !client->is_local;
 	ch->owner = c;
 	ch->on_ready = on_ready;
 	conn_set_timer(c, SERVER_HEAD_MS);
 	channel_want(ch, CHANNEL_IN);
+	conn_idle_note(c);
 	return 0;
 }
 

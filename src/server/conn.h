@@ -47,6 +47,9 @@ struct server_conn {
 	bool in_ended;	  /* the client sends nothing more */
 	bool busy;	  /* in conn_go: others leave the work to it */
 	bool dead;	  /* to be freed */
+	bool is_known;	  /* a request of it had a key that is one, or it is the operator's */
+	struct server_idle *idle_in; /* the list that it is in; NULL: none */
+	struct server_conn *idle_before, *idle_next;
 	struct ev_timer timer;
 	struct ev_defer later;
 	struct ws_end *ws; /* owned; a WebSocket */
@@ -58,8 +61,13 @@ void conn_go(struct server_conn *c);
 void conn_go_soon(struct server_conn *c); /* at the end of this turn of the loop */
 /* Ends it without a word more. */
 void conn_kill(struct server_conn *c);
+void conn_free(struct server_conn *c);
 /* As far as there is time for the other side. */
 void conn_set_timer(struct server_conn *c, uint64_t ms);
+
+/* idle.c: it may have become idle, or known; a request of it begins, or it ends. */
+void conn_idle_note(struct server_conn *c);
+void conn_idle_leave(struct server_conn *c);
 
 /* conn_socket.c: the sink's half, and bytes that came. */
 int conn_socket_accept(struct api_sink *s, struct api_call *call, struct err *e);

@@ -100,7 +100,10 @@ static void on_accept(struct ev_io *io, uint32_t events)
 		socklen_t len = sizeof(from);
 		int fd;
 
-		if (l->server->conn_count >= l->server->config->connections) {
+		/* Whether one more waits is known for the first alone. */
+		if (i > 0 && server_is_full(l->server, l->is_unix))
+			return;
+		if (!server_make_room(l->server, l->is_unix)) {
 			pause_accepting(l, true);
 			return;
 		}

@@ -129,7 +129,7 @@ static int lock_home(struct server *s, int *ret_fd, struct err *e)
 }
 
 /* Connections are descriptors, and so are boxes and pipes. */
-static void raise_files(void)
+static uint64_t raise_files(void)
 {
 	struct rlimit l;
 
@@ -137,6 +137,7 @@ static void raise_files(void)
 		l.rlim_cur = l.rlim_max;
 		setrlimit(RLIMIT_NOFILE, &l);
 	}
+	return getrlimit(RLIMIT_NOFILE, &l) == 0 ? l.rlim_cur : RLIM_INFINITY;
 }
 
 static unsigned on_connections(void *arg)
@@ -301,7 +302,7 @@ int main(int argc, char **argv)
 		server_setup_free(&s);
 		return 0;
 	}
-	raise_files();
+	s.files_max = raise_files();
 	r = serve(&s, &e);
 	if (r < 0)
 		fprintf(stderr, "cove serve: %s\n", e.msg);

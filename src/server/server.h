@@ -8,6 +8,7 @@
  *	notify.c    messages to systemd
  *	listen.c    sockets of our own, or systemd's; accepting
  *	conn.c	    one connection: requests in, answers out; conn_socket.c where it is a WebSocket
+ *	idle.c	    which of them make room where all are taken
  *	log.c	    one line of JSON per request
  *
  * Nothing of a box is in this process: a box has its keeper, a command its log. So it may be killed
@@ -25,16 +26,24 @@
 enum {
 	SERVER_HEAD_MAX = 64 << 10,
 	SERVER_FIELDS_MAX = 100,
-	SERVER_IN_MAX = 128 << 10,    /* read and not yet handed on, of a connection */
-	SERVER_OUT_MAX = 80 << 20,    /* an answer that is not a stream is written at once */
-	SERVER_OUT_HIGH = 256 << 10,  /* a stream waits while so much is not yet sent */
-	SERVER_HEAD_MS = 10000,	      /* from the first byte of a head to its last */
-	SERVER_IDLE_MS = 300000,      /* between two requests */
+	SERVER_IN_MAX = 128 << 10,   /* read and not yet handed on, of a connection */
+	SERVER_OUT_MAX = 80 << 20,   /* an answer that is not a stream is written at once */
+	SERVER_OUT_HIGH = 256 << 10, /* a stream waits while so much is not yet sent */
+	SERVER_HEAD_MS = 10000,	     /* from the first byte of a head to its last */
+	SERVER_IDLE_MS = 300000,     /* between two requests; where there was no key yet: */
+	SERVER_STRANGER_MS = 10000,
 	SERVER_STALL_MS = 60000,      /* a client that neither reads nor sends what is awaited */
 	SERVER_LINGER_MS = 2000,      /* what it still sends is read, so that it sees the answer */
 	SERVER_MESSAGE_MAX = 1 << 20, /* of a WebSocket */
 	SERVER_PING_MS = 30000,
 	SERVER_LISTEN_MAX = 16,
+	SERVER_LOCAL_PART = 32, /* of all connections are kept for the Unix socket */
+};
+
+enum { SERVER_IDLE_STRANGER, SERVER_IDLE_KEY, SERVER_IDLE_LOCAL, SERVER_IDLE_LISTS };
+
+struct server_idle {
+	struct server_conn *first, *last; /* the first has been idle for longest */
 };
 
 struct server_conn;
@@ -59,7 +68,9 @@ struct server {
 	struct server_listener *listeners[SERVER_LISTEN_MAX]; /* owned */
 	size_t listener_count;
 	struct server_conn *conns;
-	unsigned conn_count;
+	unsigned conn_count, tcp_count;
+	uint64_t files_max; /* descriptors that it may have */
+	struct server_idle idle[SERVER_IDLE_LISTS];
 	bool ending; /* no new requests; ends when the last connection has */
 };
 
@@ -75,7 +86,7 @@ void server_listen_end(struct server *s);
 const char *server_listener_url(const struct server *s, size_t i);
 /* The first TCP port; 0: there is none, or systemd has it. */
 unsigned server_listener_port(const struct server *s);
-/* A connection has ended, so there is room for another. */
+/* A connection has ended, or may for another, so there is room for another. */
 void server_listen_again(struct server *s);
 
 /* ---- setup.c ---- */
@@ -106,6 +117,12 @@ int server_conn_new(struct server *s, struct channel *ch, const struct api_clien
 /* Closes what is idle, and streams that are resumed elsewhere; the rest is answered first. */
 void server_conn_end_idle(struct server *s);
 void server_conn_free_all(struct server *s);
+
+/* ---- idle.c ---- */
+
+bool server_is_full(const struct server *s, bool is_local);
+/* For one more, by the end of those that are idle; false where there is none. */
+bool server_make_room(struct server *s, bool is_local);
 
 /* ---- log.c ---- */
 

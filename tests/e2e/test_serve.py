@@ -377,6 +377,11 @@ def test_a_socket_that_says_nonsense_is_closed(server, web, first):
     s.close()
 
 
+def test_a_sockets_later_messages_are_short(server, web):
+    out, end = socket_exec(server, web, {"argv": ["cat"]}, lambda ws: ws.send('{"type": "eof"' + " " * 20000 + "}"))
+    assert end["type"] == "error" and end["data"]["error"]["code"] == "too_large"
+
+
 # ---- files ----
 
 def test_files_of_any_size_go_and_come(server, web):
