@@ -145,8 +145,7 @@ struct api_call {
 	 * on_begin. With status 101 the parts are bytes of another protocol, both ways. */
 	const struct http_head *answer;
 
-	/* A body's owner (now, API_BODY_STREAM): how many of these bytes it takes, fewer until
-	 * api_body_room; their end. */
+	/* A body's owner (now, API_BODY_STREAM): how many bytes it takes; their end. */
 	size_t (*on_body)(struct api_call *c, const void *p, size_t n);
 	void (*on_body_end)(struct api_call *c);
 	bool wants_body;	   /* it is of use to send it */
@@ -180,8 +179,7 @@ struct api_call {
 };
 #define API_LENGTH_UNKNOWN UINT64_MAX
 
-/* A request's head. is_local: through the Unix socket, by peer_uid. The call answers through sink,
- * also before this returns. sink is kept until it is over, or api_call_gone. */
+/* The call answers through sink, also before this returns; sink is kept until it is over or gone. */
 struct api_call *api_call_new(struct api *a, struct api_sink *sink, struct http_head *head_take,
 			      const struct api_client_info *client);
 /* Is this host a port's? Then who may ask, and from where, is judged by the call. */

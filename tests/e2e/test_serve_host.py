@@ -268,7 +268,8 @@ def test_what_it_prints_for_every_address_works(new_home, tmp):
 def test_the_end_cuts_what_is_resumed_and_waits_for_commands(serve):
     server = serve()
     box = server.ask("POST", "/v1/boxes", SMALL).ok(201).json["name"]
-    command = server.events("POST", f"/v1/boxes/{box}/exec", {"line": "mkfifo /tmp/go; echo a; read x < /tmp/go; echo $x"})
+    line = "mkfifo /tmp/go; echo a; read x < /tmp/go; echo $x"
+    command = server.events("POST", f"/v1/boxes/{box}/exec", {"line": line})
     exec_id = next(command)[1]["exec_id"]
     followed = [server.events("GET", path) for path in (
         "/v1/events?follow=1", f"/v1/boxes/{box}/execs/{exec_id}/output?follow=1", f"/v1/boxes/{box}/events?follow=1")]
