@@ -179,7 +179,7 @@ struct api_call {
 };
 #define API_LENGTH_UNKNOWN UINT64_MAX
 
-/* The call answers through sink, also before this returns; sink is kept until it is over or gone. */
+/* Answers come through sink, also before this returns; sink is kept until the call is over. */
 struct api_call *api_call_new(struct api *a, struct api_sink *sink, struct http_head *head_take,
 			      const struct api_client_info *client);
 /* Is this host a port's? Then who may ask, and from where, is judged by the call. */

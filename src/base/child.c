@@ -227,18 +227,18 @@ struct holder {
 	int error;
 };
 
-void child_end_with(pid_t parent)
-{
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() != parent)
-		_exit(127);
-}
-
 /* As _exit. That is known not to return, which sanitizers take for the moment to clear the thread's
  * stack, and here another one is in use. */
 static void leave(int code)
 {
 	syscall(SYS_exit_group, code);
+}
+
+void child_end_with(pid_t parent)
+{
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		leave(127);
 }
 
 #ifdef __SANITIZE_ADDRESS__

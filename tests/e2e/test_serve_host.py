@@ -453,7 +453,7 @@ def test_a_socket_of_systemd_is_judged_as_any_other(new_home, tmp):
             if kind == socket.SOCK_STREAM:
                 s.listen()
             p, _ = activate(home, tmp, [s])
-            assert p.wait(DEADLINE) == 1 and words in (tmp / "log").read_text()
+            assert p.wait(DEADLINE) == 2 and words in (tmp / "log").read_text()
             os.unlink(tmp / "notify")
 
 

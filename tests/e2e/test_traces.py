@@ -97,4 +97,4 @@ def test_a_collector_that_is_not_there(new_home):
         wait_until(lambda: figure(metrics(server), "cove_spans_dropped_total") >= 1, "a span to be dropped")
     finally:
         server.end()
-    assert cove("serve", "--otlp", "not-a-url", "--socket", f"/tmp/cove-{os.getpid()}").rc == 1
+    assert cove("serve", "--otlp", "not-a-url", "--socket", f"/tmp/cove-{os.getpid()}").rc == 2
