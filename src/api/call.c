@@ -78,6 +78,7 @@ void api_begin(struct api_call *c, unsigned status, const char *type)
 	c->state = API_STREAMS;
 	c->api->streams++;
 	c->status = status;
+	c->has_begun = true;
 	api_trail_note(c);
 	c->type = type;
 	c->sink->on_begin(c->sink, c);
@@ -117,6 +118,7 @@ int api_socket(struct api_call *c, struct err *e)
 		c->state = API_SOCKET;
 		c->api->sockets++;
 		c->status = 101;
+		c->has_begun = true;
 		api_trail_note(c);
 	}
 	return r;
@@ -362,7 +364,7 @@ void api_call_gone(struct api_call *c)
 
 void api_call_gone_ends(struct api_call *c)
 {
-	if (c->result < 0 && !c->status)
+	if (c->result < 0 && !c->has_begun) /* whatever the handler was about to say */
 		api_error(c, &c->error);
 	call_log(c);
 	api_call_free(c);

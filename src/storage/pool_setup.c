@@ -87,11 +87,14 @@ int pool_open_dir(int home_fd, const char *name, struct statfs *ret, struct err 
 	int fd = pool_open_mounted(home_fd, name, ret), r;
 
 	if (fd == -ENOENT || fd == -EROFS) {
-		r = fd == -EROFS && geteuid() == 0 ? mount_anew(home_fd, e)
-						   : pool_mount(home_fd, e);
+		bool was_there = fd == -EROFS;
+
+		r = was_there && geteuid() == 0 ? mount_anew(home_fd, e) : pool_mount(home_fd, e);
 		if (r < 0 && r != -ENOENT)
 			return r;
 		fd = r < 0 ? r : pool_open_mounted(home_fd, name, ret);
+		if (fd == -ENOENT && was_there)
+			fd = -EROFS; /* somebody has it mounted still, as it was */
 	}
 	if (fd == -ENOENT)
 		return err_set(e, ERR_UNSUPPORTED, ENOENT,

@@ -1,6 +1,7 @@
 """Over HTTP: what one key cannot reach of another's or of this host's, however it is spelled or forged."""
 import pytest
 
+from image_kit import tar, tiny_root
 from parcel_kit import lines, member, parcel, with_sum
 from test_api_images import key, server  # noqa: F401  fixtures
 
@@ -76,15 +77,16 @@ def test_a_forged_snapshot_brings_no_image(server, key, private):  # noqa: F811
     layers = ["ab" * 32]
     server.ask("POST", "/v1/snapshots/import?name=z", forged("host", layers=layers), token=bob).error(400)
     # A real one stands on its layers, and has the name of no image.
-    server.ask("POST", "/v1/boxes", {"name": "b"}, token=bob).ok(201)
+    server.ask("POST", "/v1/images/import?name=tiny", tar(*tiny_root()), token=bob).ok()
+    server.ask("POST", "/v1/boxes", {"name": "b", "image": "tiny"}, token=bob).ok(201)
     server.ask("POST", "/v1/boxes/b/snapshots", {"name": "s"}, token=bob).ok(201)
     file = server.ask("GET", "/v1/snapshots/s/export", token=bob).ok().body
     server.ask("POST", "/v1/snapshots/import?name=z", file, token=bob).ok(201)
     server.ask("POST", "/v1/forks", {"snapshot": "z", "name": "f"}, token=bob).ok(201)
     assert server.ask("GET", "/v1/boxes/f", token=bob).ok().json["image"] == "(imported)"
-    assert server.ask("POST", "/v1/boxes/f/exec", {"argv": ["true"]}, token=bob).ok().json["exit_code"] == 0
+    assert server.ask("POST", "/v1/boxes/f/exec", {"argv": ["/bin/sh", "-c", ":"]}, token=bob).ok().json["exit_code"] == 0
     server.ask("POST", "/v1/boxes", {"image": "(imported)"}, token=bob).error(400, "invalid")
-    for path in ("boxes/b?force=1", "boxes/f?force=1", "snapshots/s", "snapshots/z"):
+    for path in ("boxes/b?force=1", "boxes/f?force=1", "snapshots/s", "snapshots/z", "images/tiny"):
         server.ask("DELETE", f"/v1/{path}", token=bob).ok(204)
 
 
