@@ -57,8 +57,8 @@ struct core_warm {
 	struct warm_pins pins[WARM_POOLS_MAX];
 	struct back_off failed[WARM_POOLS_MAX];
 	size_t failed_count;
-	struct warm_pool said[WARM_POOLS_MAX]; /* what was written last */
-	size_t said_count;
+	struct warm_pool published[WARM_POOLS_MAX]; /* what was written last */
+	size_t published_count;
 };
 
 int core_warm_new(struct core_warm **ret)
@@ -180,12 +180,12 @@ static void premade_end(struct cove *cove, struct core_premade *p)
 	core_premade_free(p);
 }
 
-/* While it waits its keeper says nothing. */
+/* While it waits its keeper sends nothing. */
 static bool is_alive(const struct core_premade *p)
 {
-	struct pollfd said = {.fd = p->sock, .events = POLLIN};
+	struct pollfd event = {.fd = p->sock, .events = POLLIN};
 
-	return poll(&said, 1, 0) == 0;
+	return poll(&event, 1, 0) == 0;
 }
 
 /* ---- taking ---- */
@@ -342,16 +342,14 @@ static int take_error(int sock, const uint8_t *first, size_t n, struct err *e)
 	int r = 0;
 
 	wire_decoder_init(&d);
-	do {
-		space = wire_decoder_space(&d, &room);
-		n = n < room ? n : room;
-		if (!space || n == 0)
-			break;
+	space = wire_decoder_space(&d, &room);
+	n = n < room ? n : room;
+	if (space && n > 0) {
 		memcpy(space, first, n);
 		wire_decoder_fill(&d, n);
 		r = wire_decoder_next(&d, &f);
-	} while (false);
-	while (r == 0 && space && (space = wire_decoder_space(&d, &room))) {
+	}
+	while (r == 0 && n > 0 && (space = wire_decoder_space(&d, &room))) {
 		ssize_t got = read(sock, space, room);
 
 		if (got <= 0)
@@ -639,29 +637,32 @@ static void fill(struct cove *cove, struct warm_pool *pool, const struct core_pr
 		ret->next_ms = 0;
 }
 
-static bool is_said(const struct core_warm *w, const struct warm_pool *pools, size_t count)
+static bool is_published(const struct core_warm *w, const struct warm_pool *pools, size_t count)
 {
-	if (w->said_count != count)
+	const struct warm_pool *was = w->published;
+
+	if (w->published_count != count)
 		return false;
 	for (size_t i = 0; i < count; i++)
-		if (w->said[i].ready != pools[i].ready ||
-		    w->said[i].created_ms != pools[i].created_ms ||
-		    strcmp(w->said[i].id, pools[i].id) != 0 ||
-		    strcmp(w->said[i].why, pools[i].why) != 0)
+		if (was[i].ready != pools[i].ready || was[i].created_ms != pools[i].created_ms ||
+		    strcmp(was[i].id, pools[i].id) != 0 || strcmp(was[i].why, pools[i].why) != 0)
 			return false;
 	return true;
 }
 
-static void say(struct cove *cove, const struct warm_pool *pools, size_t count)
+/* What could not be written is tried again by the next pass. */
+static void state_publish(struct cove *cove, const struct warm_pool *pools, size_t count)
 {
 	struct core_warm *w = cove->warm;
 
-	if (is_said(w, pools, count))
+	if (is_published(w, pools, count))
 		return;
-	w->said_count = count;
-	memcpy(w->said, pools, count * sizeof(*pools));
-	if (warm_state_write(&cove->state, pools, count) < 0)
+	if (warm_state_write(&cove->state, pools, count) < 0) {
 		log_debug("the state of the pools could not be written");
+		return;
+	}
+	w->published_count = count;
+	memcpy(w->published, pools, count * sizeof(*pools));
 }
 
 static uint64_t room_for(const struct warm_pool *pool, uint64_t total, uint64_t of_keys)
@@ -731,7 +732,7 @@ int core_warm_pass(struct cove *cove, struct core_warm_passed *ret, struct err *
 			ret->next_ms = LOOK_AGAIN_MS;
 		look_at_pools(cove, pools, count, ret);
 		if (w->filler_fd >= 0)
-			say(cove, pools, count);
+			state_publish(cove, pools, count);
 	} else if (r == -EBUSY) { /* another server's */
 		ret->next_ms = LOOK_AGAIN_MS;
 		r = 0;
