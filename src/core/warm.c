@@ -53,6 +53,7 @@ struct core_warm {
 	pthread_mutex_t lock; /* of the list alone */
 	struct core_premade *list;
 	int wake_fd;   /* owned: core_warm_fd */
+	int stop_fd;   /* owned: readable once passes are to end */
 	int filler_fd; /* owned; -1: another server fills, or there is no pool */
 	struct warm_pins pins[WARM_POOLS_MAX];
 	struct back_off failed[WARM_POOLS_MAX];
@@ -69,9 +70,13 @@ int core_warm_new(struct core_warm **ret)
 		return -ENOMEM;
 	w->filler_fd = -1;
 	w->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (w->wake_fd < 0) {
+	w->stop_fd = w->wake_fd < 0 ? -1 : eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (w->stop_fd < 0) {
+		int r = -errno;
+
+		fd_close(&w->wake_fd);
 		free(w);
-		return -errno;
+		return r;
 	}
 	pthread_mutex_init(&w->lock, NULL);
 	*ret = w;
@@ -236,6 +241,26 @@ void core_warm_give_back(struct cove *cove, struct core_premade *p)
 	pthread_mutex_unlock(&w->lock);
 }
 
+void core_warm_stop(struct core_warm *w)
+{
+	const uint64_t one = 1;
+
+	if (write(w->stop_fd, &one, sizeof(one)) < 0)
+		ASSERT(errno == EAGAIN);
+}
+
+static bool is_stopped(const struct core_warm *w)
+{
+	struct pollfd stop = {.fd = w->stop_fd, .events = POLLIN};
+
+	return poll(&stop, 1, 0) > 0;
+}
+
+static int stopped(struct err *e)
+{
+	return err_set(e, ERR_INTERRUPTED, ECANCELED, "the server ends");
+}
+
 void core_warm_free(struct core_warm *w, struct cove *cove)
 {
 	struct core_premade *p;
@@ -252,6 +277,7 @@ void core_warm_free(struct core_warm *w, struct cove *cove)
 		pins_close(cove, &w->pins[i]);
 	fd_close(&w->filler_fd);
 	fd_close(&w->wake_fd);
+	fd_close(&w->stop_fd);
 	pthread_mutex_destroy(&w->lock);
 	free(w);
 }
@@ -365,16 +391,19 @@ static int take_error(int sock, const uint8_t *first, size_t n, struct err *e)
 	return -EIO;
 }
 
-static int premade_await_ready(struct core_premade *p, struct err *e)
+static int premade_await_ready(struct core_warm *w, struct core_premade *p, struct err *e)
 {
-	struct pollfd said = {.fd = p->sock, .events = POLLIN};
+	struct pollfd fds[] = {{.fd = p->sock, .events = POLLIN},
+			       {.fd = w->stop_fd, .events = POLLIN}};
 	uint64_t end = p->made_ms + START_WAIT_MS, now = clock_mono_ms();
 	uint8_t byte;
 	ssize_t n;
 
-	while (poll(&said, 1, now < end ? (int)(end - now) : 0) < 0 && errno == EINTR)
+	while (poll(fds, 2, now < end ? (int)(end - now) : 0) < 0 && errno == EINTR)
 		now = clock_mono_ms();
-	if (!said.revents)
+	if (!fds[0].revents && fds[1].revents)
+		return stopped(e);
+	if (!fds[0].revents)
 		return err_set(e, ERR_TIMEOUT, ETIMEDOUT, "a box was not made ahead within %d s",
 			       START_WAIT_MS / 1000);
 	n = read(p->sock, &byte, 1);
@@ -387,17 +416,18 @@ static int premake(struct cove *cove, const struct warm_pool *pool, size_t count
 		   struct core_warm_passed *ret, struct err *e)
 {
 	struct core_premade *made[AT_ONCE] = {NULL};
+	struct core_warm *w = cove->warm;
 	struct err why;
 	int first = 0, r = 0;
 
 	for (size_t i = 0; i < count && r == 0; i++) {
-		r = premade_new(cove, pool, &made[i], e);
+		r = is_stopped(w) ? stopped(e) : premade_new(cove, pool, &made[i], e);
 		if (r == 0)
 			r = premade_start(cove, made[i], e);
 	}
 	for (size_t i = 0; i < count && made[i]; i++) {
 		bool started = made[i]->sock >= 0;
-		int got = started ? premade_await_ready(made[i], &why) : -1;
+		int got = started ? premade_await_ready(w, made[i], &why) : -1;
 
 		if (got == 0) {
 			core_warm_give_back(cove, made[i]);
@@ -629,9 +659,9 @@ static void fill(struct cove *cove, struct warm_pool *pool, const struct core_pr
 	if (r == 0)
 		r = premake(cove, pool, count, ret, &e);
 	pool->ready += ret->made - made;
-	if (r < 0)
+	if (r < 0 && r != -ECANCELED)
 		note_failure(w, pool, &e, ret);
-	else
+	else if (r == 0)
 		forget_failure(w, pool->id);
 	if (r == 0 && pool->ready < pool->size)
 		ret->next_ms = 0;
