@@ -446,6 +446,19 @@ static int premake(struct cove *cove, const struct warm_pool *pool, size_t count
 
 /* ---- a pass ---- */
 
+/* As what a pool's boxes are made today. */
+struct pool_now {
+	struct core_premade *like; /* owned; NULL: none can be made */
+	bool is_unknown;	   /* it could not be found out: those that wait stay */
+};
+
+/* What is short for a moment (descriptors, memory, a disk that fails) says nothing of the pool. */
+static bool is_passing(const struct err *e)
+{
+	return e->kind == ERR_LIMIT || e->kind == ERR_FULL || e->kind == ERR_INTERNAL ||
+	       e->kind == ERR_TIMEOUT || e->kind == ERR_CONFLICT;
+}
+
 static const struct warm_pool *pool_of(const struct core_premade *p, const struct warm_pool *pools,
 				       size_t count)
 {
@@ -456,8 +469,8 @@ static const struct warm_pool *pool_of(const struct core_premade *p, const struc
 }
 
 /* Of pools that are gone, whose boxes are, too. */
-static void drop_pins(struct cove *cove, const struct warm_pool *pools,
-		      struct core_premade *const *now, size_t count)
+static void drop_pins(struct cove *cove, const struct warm_pool *pools, const struct pool_now *now,
+		      size_t count)
 {
 	struct core_warm *w = cove->warm;
 
@@ -465,19 +478,26 @@ static void drop_pins(struct cove *cove, const struct warm_pool *pools,
 		bool is_there = false;
 
 		for (size_t k = 0; k < count; k++)
-			is_there =
-				is_there || (now[k] && strcmp(pools[k].id, w->pins[i].pool) == 0);
+			is_there = is_there || ((now[k].like || now[k].is_unknown) &&
+						strcmp(pools[k].id, w->pins[i].pool) == 0);
 		if (!is_there)
 			pins_close(cove, &w->pins[i]);
 	}
 }
 
+static bool is_fit(const struct core_premade *p, const struct pool_now *now)
+{
+	if (clock_mono_ms() - p->made_ms >= AGE_MAX_MS || !is_alive(p))
+		return false;
+	return now->is_unknown ||
+	       (now->like && premade_fits(&p->spec->spec, &now->like->spec->spec));
+}
+
 /* A list of those that are to go, taken out; the rest is counted in the pools. */
 static struct core_premade *pick_stale(struct cove *cove, struct warm_pool *pools,
-				       struct core_premade *const *now, size_t count)
+				       const struct pool_now *now, size_t count)
 {
 	struct core_warm *w = cove->warm;
-	uint64_t now_ms = clock_mono_ms();
 	struct core_premade *stale = NULL, **at = &w->list;
 
 	pthread_mutex_lock(&w->lock);
@@ -486,9 +506,7 @@ static struct core_premade *pick_stale(struct cove *cove, struct warm_pool *pool
 		const struct warm_pool *pool = pool_of(p, pools, count);
 		size_t i = pool ? (size_t)(pool - pools) : 0;
 
-		if (pool && now[i] && pools[i].ready < pools[i].size &&
-		    now_ms - p->made_ms < AGE_MAX_MS &&
-		    premade_fits(&p->spec->spec, &now[i]->spec->spec) && is_alive(p)) {
+		if (pool && pools[i].ready < pools[i].size && is_fit(p, &now[i])) {
 			pools[i].ready++;
 			at = &p->next;
 			continue;
@@ -706,7 +724,8 @@ static uint64_t room_for(const struct warm_pool *pool, uint64_t total, uint64_t 
 static void look_at_pools(struct cove *cove, struct warm_pool *pools, size_t count,
 			  struct core_warm_passed *ret)
 {
-	struct core_premade *now[WARM_POOLS_MAX] = {NULL}, *stale, *next;
+	struct pool_now now[WARM_POOLS_MAX] = {0};
+	struct core_premade *stale, *next;
 	uint64_t total = 0, of_keys = 0;
 
 	for (size_t i = 0; i < count; i++) {
@@ -716,8 +735,10 @@ static void look_at_pools(struct cove *cove, struct warm_pool *pools, size_t cou
 		pools[i].ready = 0;
 		pools[i].why[0] = 0;
 		if (read_owner(cove, &pools[i], &key, &e) < 0 ||
-		    premade_new(cove, &pools[i], &now[i], &e) < 0)
+		    premade_new(cove, &pools[i], &now[i].like, &e) < 0) {
+			now[i].is_unknown = is_passing(&e);
 			note_still(cove->warm, &pools[i], &e, ret);
+		}
 		key_done(&key);
 	}
 	stale = pick_stale(cove, pools, now, count);
@@ -734,14 +755,15 @@ static void look_at_pools(struct cove *cove, struct warm_pool *pools, size_t cou
 	for (size_t i = 0; i < count; i++) {
 		uint64_t had = pools[i].ready, more;
 
-		if (now[i] && pools[i].ready < pools[i].size)
-			fill(cove, &pools[i], now[i], room_for(&pools[i], total, of_keys), ret);
+		if (now[i].like && pools[i].ready < pools[i].size && !is_stopped(cove->warm))
+			fill(cove, &pools[i], now[i].like, room_for(&pools[i], total, of_keys),
+			     ret);
 		more = pools[i].ready - had;
 		total += more;
 		of_keys += pools[i].owner[0] ? more : 0;
 	}
 	for (size_t i = 0; i < count; i++)
-		core_premade_free(now[i]);
+		core_premade_free(now[i].like);
 }
 
 int core_warm_pass(struct cove *cove, struct core_warm_passed *ret, struct err *e)
