@@ -321,13 +321,13 @@ static int watch_files(struct api_call *c, struct cove *cove, struct err *e)
 /* clang-format off */
 const struct api_route api_tool_routes[] = {
 	{"GET", "/v1/boxes/{box}/files/lines", "readLines", KEY_RUN, .work = read_lines,
-	 .streams = true},
+	 .cancels = true},
 	{"POST", "/v1/boxes/{box}/files/edit", "editFile", KEY_RUN, API_BODY_JSON,
-	 .work = edit_file, .streams = true},
+	 .work = edit_file, .cancels = true},
 	{"GET", "/v1/boxes/{box}/files/glob", "globFiles", KEY_RUN, .work = glob_files,
-	 .streams = true},
+	 .cancels = true, .lasts = true},
 	{"GET", "/v1/boxes/{box}/files/grep", "grepFiles", KEY_RUN, .work = grep_files,
-	 .streams = true},
+	 .cancels = true, .lasts = true},
 	{"GET", "/v1/boxes/{box}/files/watch", "watchFiles", KEY_RUN, .work = watch_files,
 	 .streams = true},
 	{0}};
