@@ -141,7 +141,7 @@ static void work_ends(struct api_call *c)
 void api_work_read(struct api_call *c)
 {
 	struct api_pipe *from = c->stream_pipe;
-	static char block[64 << 10]; /* the loop's alone */
+	char block[64 << 10];
 	ssize_t n = read(from->io.fd, block, sizeof(block));
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
