@@ -3,17 +3,6 @@
 
 #include <errno.h>
 
-/* A field that may hold bytes that are no text: beside the text, exactly, as <key>_base64. */
-static void put_bytes(struct json *j, const char *key, const char *key64, const char *p, size_t n)
-{
-	json_key(j, key);
-	json_strn(j, p ? p : "", n);
-	if (str_is_utf8(p, n))
-		return;
-	json_key(j, key64);
-	json_base64(j, p, n);
-}
-
 static int query_size(struct api_call *c, const char *name, size_t *ret, struct err *e)
 {
 	uint64_t v;
@@ -56,7 +45,7 @@ static int read_lines(struct api_call *c, struct cove *cove, struct err *e)
 		return api_failed(r, &err, e);
 	c->is_exact = true;
 	json_object_begin(api_json(c, 200));
-	put_bytes(&c->json, "text", "text_base64", lines.text, lines.text_len);
+	json_kv_bytes(&c->json, "text", "text_base64", lines.text, lines.text_len);
 	json_kv_u64(&c->json, "first_line", lines.first_line);
 	json_kv_u64(&c->json, "last_line", lines.last_line);
 	json_key(&c->json, "total_lines");
@@ -156,7 +145,7 @@ static int on_name(void *arg, const struct cove_file_info *file)
 	struct api_call *c = arg;
 
 	json_object_begin(&c->json);
-	put_bytes(&c->json, "path", "path_base64", file->name, strlen(file->name));
+	json_kv_bytes(&c->json, "path", "path_base64", file->name, strlen(file->name));
 	json_kv_u64(&c->json, "size", file->size);
 	json_kv_u64(&c->json, "mtime_ns", file->mtime_ns);
 	json_kv_bool(&c->json, "is_dir", file->type == 'd');
@@ -169,11 +158,11 @@ static int on_line_found(void *arg, const struct cove_match *m)
 	struct api_call *c = arg;
 
 	json_object_begin(&c->json);
-	put_bytes(&c->json, "path", "path_base64", m->path, strlen(m->path));
+	json_kv_bytes(&c->json, "path", "path_base64", m->path, strlen(m->path));
 	json_kv_u64(&c->json, "line", m->line);
 	if (!m->is_context)
 		json_kv_u64(&c->json, "column", m->column);
-	put_bytes(&c->json, "text", "text_base64", m->text, strlen(m->text));
+	json_kv_bytes(&c->json, "text", "text_base64", m->text, strlen(m->text));
 	json_kv_u64(&c->json, "text_column", m->text_column);
 	json_kv_bool(&c->json, "is_cut", m->is_cut);
 	json_kv_bool(&c->json, "is_context", m->is_context);
