@@ -82,6 +82,8 @@ int api_image(struct api_call *c, struct cove *cove, const char *name, const cha
 	      struct err *e);
 /* images.c: one of the caller's own, which is to be made, named anew or removed. */
 int api_own_image(struct api_call *c, const char *name, const char **ret, struct err *e);
+/* The request's `tag`: another name, as the caller wrote it. */
+int api_tag_take(struct api_call *c, const char **ret, struct err *e);
 /* As the caller knows it. */
 const char *api_image_shown(const struct api_call *c, const char *name);
 /* network.c: what a key may let its boxes reach is the public network, never this machine or what
