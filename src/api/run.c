@@ -49,7 +49,7 @@ struct run_call {
 	char types[TRANSFERS_MAX]; /* of outputs: 'f', 'd', 0 */
 	struct cove_files files;
 	struct cove_copy how;
-	bool is_over; /* outputs are more than is taken */
+	bool is_too_large; /* outputs are more than is taken */
 };
 
 /* ---- what comes ---- */
@@ -181,8 +181,8 @@ static bool on_copied(void *arg, uint64_t bytes, uint64_t files)
 {
 	struct run_call *run = arg;
 
-	run->is_over = bytes > RUN_BYTES_MAX;
-	return !run->is_over && api_goes_on(run->c);
+	run->is_too_large = bytes > RUN_BYTES_MAX;
+	return !run->is_too_large && api_goes_on(run->c);
 }
 
 static int run_command(struct run_call *run, struct cove_box *box, struct cove_result *ret,
@@ -324,10 +324,10 @@ static int put_output(struct run_call *run, struct json *j, size_t i, bool with_
 		json_kv_str(j, "code",
 			    came_whole(t) ? "too_large" : cove_error_name(t->error.kind));
 		json_kv_str(j, "message",
-			    came_whole(t)  ? "it is too long for JSON: ask for Accept: "
-					     "multipart/form-data"
-			    : run->is_over ? "the outputs are more than is taken"
-					   : t->error.message);
+			    came_whole(t)	? "it is too long for JSON: ask for Accept: "
+						  "multipart/form-data"
+			    : run->is_too_large ? "the outputs are more than is taken"
+						: t->error.message);
 		json_object_end(j);
 	}
 	json_object_end(j);
