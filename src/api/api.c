@@ -134,6 +134,8 @@ void api_free(struct api *a)
 		if (c->job.on_run)
 			api_work_gone(c);
 	}
+	if (a->warm)
+		core_warm_stop(a->warm);
 	ev_work_free(a->work);
 	for (struct api_call *c = a->calls; c; c = next) {
 		next = c->next;

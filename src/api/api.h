@@ -14,8 +14,8 @@
  *	       one, so a slow client slows it down and nothing is held in memory.
  *
  * Either returns 0 with c->status and the JSON in c->out, or negative with *e, which api_error
- * turns into the one shape of an error. A handler decodes, calls libcove, and replies: it decides
- * nothing.
+ * turns into the one shape of an error. A handler decodes, calls libcove, and replies. What is
+ * decided in here is what a key may: {caller,quota,work,bodies,network,images,changes}.c.
  */
 #pragma once
 
@@ -105,9 +105,8 @@ struct api_load {
 enum api_state { API_READS, API_RUNS, API_STREAMS, API_SOCKET, API_OVER };
 
 struct api_param {
-	const char *name;
+	const char *name, *value; /* value: decoded; in c->memory */
 	size_t name_len;
-	const char *value; /* decoded; in c->memory */
 };
 
 struct api_call {
@@ -169,7 +168,7 @@ struct api_call {
 	struct api_load load;
 	struct api_trace trace;
 	bool is_noted;		     /* in the audit log of requests */
-	bool has_begun;		     /* the client was told a status, before the end */
+	bool has_begun;		     /* a status went to the client, before the end */
 	char made[BOX_NAME_MAX + 1]; /* a box, by this call */
 	atomic_bool gone;	     /* the client is: give up */
 	int cancel_fd; /* readable then; -1 unless the handler asked (api_cancel_fd) */

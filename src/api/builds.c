@@ -173,8 +173,9 @@ static int take_names(struct api_call *c, struct building *b, struct err *e)
 }
 
 /* Each RUN is a box of the caller's, and no more than a box may be. */
-static int take_limits(struct api_call *c, struct cove *cove, struct build_in *in, struct err *e)
+static int take_limits(struct api_call *c, struct cove *cove, struct building *b, struct err *e)
 {
+	struct build_in *in = &b->in;
 	struct cove_box_options box = {.size = sizeof(box),
 				       .mem_bytes = in->o.mem_bytes,
 				       .cpu_milli = in->o.cpu_milli,
@@ -189,7 +190,7 @@ static int take_limits(struct api_call *c, struct cove *cove, struct build_in *i
 		return r;
 	in->o.wall = box.wall;
 	in->o.owner = box.owner;
-	return api_quota_hold_build(c, cove, &box, in->o.name, e);
+	return api_quota_hold_build(c, cove, &box, b->names, e);
 }
 
 /* ---- how it goes ---- */
@@ -324,7 +325,7 @@ static int build_image(struct api_call *c, struct cove *cove, struct err *e)
 	if (r == 0)
 		r = take_names(c, b, e);
 	if (r == 0)
-		r = take_limits(c, cove, &b->in, e);
+		r = take_limits(c, cove, b, e);
 	if (r == 0) {
 		r = run_build(c, cove, b, e);
 		api_quota_release(c);

@@ -273,8 +273,7 @@ static int check_room(struct api_call *c, struct err *e)
 		c->api->events->turns_end = &c->api->events->turns;
 	}
 	for (struct events_reader *v = c->api->events->readers; v; v = v->next)
-		own += !c->who.is_operator && v->call->who.key && !v->call->who.is_operator &&
-		       strcmp(v->call->who.key->id, c->who.key->id) == 0;
+		own += !c->who.is_operator && !v->call->who.is_operator && api_same_key(v->call, c);
 	if (c->api->events->count >= EVENTS_READERS_MAX || own >= EVENTS_READERS_OF_KEY)
 		return err_set(e, ERR_LIMIT, EAGAIN,
 			       "as many follow events as may: a key %d times, all together %d",

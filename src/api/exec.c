@@ -54,7 +54,7 @@ static void on_gone(struct api_call *c)
 
 /* ---- what goes to a client ---- */
 
-static bool tell(struct api_exec *x, const char *event, const char *text)
+static bool send_event(struct api_exec *x, const char *event, const char *text)
 {
 	struct buf b;
 	bool more;
@@ -68,7 +68,7 @@ static bool tell(struct api_exec *x, const char *event, const char *text)
 	return more;
 }
 
-static bool tell_output(struct api_exec *x, unsigned stream, const void *data, size_t len)
+static bool send_output(struct api_exec *x, unsigned stream, const void *data, size_t len)
 {
 	const char *name = stream ? "stderr" : "stdout";
 	struct buf b;
@@ -116,7 +116,7 @@ static void end_with(struct api_exec *x, int r, const struct err *e)
 		api_error(c, e);
 		text = strndup((const char *)buf_data(&c->out), buf_len(&c->out));
 		if (text)
-			tell(x, "error", text);
+			send_event(x, "error", text);
 		free(text);
 	}
 	exec_free(x);
@@ -141,7 +141,7 @@ static int write_result(struct api_exec *x, const struct cove_result *ended, str
 		return err_errno(e, ENOMEM, "write the answer");
 	if (x->mode == EXEC_WAIT)
 		return api_json_take(x->call, 200, text, e);
-	tell(x, "exit", text);
+	send_event(x, "exit", text);
 	free(text);
 	return 0;
 }
@@ -163,7 +163,7 @@ static void say_begun(struct api_exec *x, const struct cove_event *ev)
 		api_begin(x->call, 200, "text/event-stream");
 	x->began = true;
 	if (x->mode != EXEC_WAIT) {
-		tell(x, queued ? "queued" : "started", text);
+		send_event(x, queued ? "queued" : "started", text);
 	} else if (x->cmd.c.background) {
 		json_object_begin(api_json(x->call, 202));
 		json_kv_u64(&x->call->json, "exec_id", ev->exec_id);
@@ -206,7 +206,7 @@ static void on_event(struct core_async_exec *a, const struct cove_event *ev)
 		if (x->mode == EXEC_WAIT)
 			(void)collect_add(&x->collect, s, ev->data, ev->len);
 		else
-			more = tell_output(x, s, ev->data, ev->len);
+			more = send_output(x, s, ev->data, ev->len);
 		x->offsets[s] += ev->len;
 		if (more)
 			give_back(x);

@@ -2,6 +2,7 @@
 #include "api/handlers.h"
 
 #include "base/base64.h"
+#include "base/fd.h"
 #include "core/view.h"
 #include "http/sse.h"
 
@@ -84,14 +85,8 @@ int api_send_event(int fd, const char *name, const char *id, const char *data)
 
 	buf_init(&b, EVENT_MAX);
 	r = sse_event_write(&b, &event);
-	while (r == 0 && buf_len(&b) > 0) {
-		ssize_t n = write(fd, buf_data(&b), buf_len(&b));
-
-		if (n > 0)
-			buf_consume(&b, (size_t)n);
-		else if (errno != EINTR)
-			r = -errno;
-	}
+	if (r == 0)
+		r = fd_write_full(fd, buf_data(&b), buf_len(&b));
 	buf_done(&b);
 	return r;
 }

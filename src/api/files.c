@@ -172,6 +172,14 @@ static int file_get(struct api_call *c, struct cove *cove, struct err *e)
 	return r;
 }
 
+/* NULL: *ret stays what it is. */
+static int take_mode(const char *text, unsigned *ret, struct err *e)
+{
+	return !text || str_parse_octal(text, 07777, ret)
+		       ? 0
+		       : err_set(e, ERR_INVALID, EINVAL, "'mode' is octal, as \"644\"");
+}
+
 static int file_put(struct api_call *c, struct cove *cove, struct err *e)
 {
 	struct cove_box *box = NULL;
@@ -183,8 +191,8 @@ static int file_put(struct api_call *c, struct cove *cove, struct err *e)
 
 	if (r == 0)
 		r = api_query(c, "mode", &mode_text, e);
-	if (r == 0 && mode_text && (sscanf(mode_text, "%o", &mode) != 1 || mode > 07777))
-		r = err_set(e, ERR_INVALID, EINVAL, "'mode' is octal, as 644");
+	if (r == 0)
+		r = take_mode(mode_text, &mode, e);
 	if (r == 0)
 		r = api_visit(c, cove, &box, &path, e);
 	if (r < 0)
@@ -293,8 +301,8 @@ static int change(struct api_call *c, struct cove *cove, enum change what, struc
 	bool recursive;
 	int r = api_in_take(&c->memory, c->body, tables, e);
 
-	if (r == 0 && in.mode && (sscanf(in.mode, "%o", &mode) != 1 || mode > 07777))
-		r = err_set(e, ERR_INVALID, EINVAL, "'mode' is octal, as \"755\"");
+	if (r == 0)
+		r = take_mode(in.mode, &mode, e);
 	if (r == 0 && ((what == MOVE && !in.to) || (what == SET_MODE && !in.mode)))
 		r = err_set(e, ERR_INVALID, EINVAL, "'%s' is missing",
 			    what == MOVE ? "to" : "mode");

@@ -253,22 +253,28 @@ void api_form_done(struct api_form *f)
 	f->count = 0;
 }
 
-int api_spool_send(struct api_call *c, int fd, const char *type, struct err *e)
+int api_spool_copy(int fd, int to, struct err *e)
 {
 	autofree char *block = malloc(BLOCK);
-	off_t size = lseek(fd, 0, SEEK_END);
-	int to, r = 0;
-	ssize_t n = 1;
+	ssize_t n;
+	int r = 0;
 
-	if (!block || size < 0 || lseek(fd, 0, SEEK_SET) < 0)
+	if (!block || lseek(fd, 0, SEEK_SET) < 0)
 		return err_errno(e, block ? errno : ENOMEM, "send the answer");
+	while (r == 0 && (n = read(fd, block, BLOCK)) != 0)
+		r = n < 0 ? -errno : fd_write_full(to, block, (size_t)n);
+	return r < 0 ? err_errno(e, -r, "send the answer") : 0;
+}
+
+int api_spool_send(struct api_call *c, int fd, const char *type, struct err *e)
+{
+	off_t size = lseek(fd, 0, SEEK_END);
+	int to, r;
+
+	if (size < 0)
+		return err_errno(e, errno, "send the answer");
 	c->type = type;
 	c->length = (uint64_t)size;
 	r = api_stream_open(c, &to, e);
-	while (r == 0 && (n = read(fd, block, BLOCK)) > 0) {
-		r = fd_write_full(to, block, (size_t)n);
-		if (r < 0)
-			err_errno(e, -r, "send the answer");
-	}
-	return r == 0 && n < 0 ? err_errno(e, errno, "send the answer") : r;
+	return r < 0 ? r : api_spool_copy(fd, to, e);
 }

@@ -31,5 +31,7 @@ int api_part_json(struct api_call *c, const struct api_part *p, json_t **ret, st
 void api_form_done(struct api_form *f);
 /* A file without a name beside what Cove keeps, or memory for a secret. */
 int api_spool_open(struct cove *cove, bool is_secret, struct err *e);
-/* The content of such a file as the answer, of known length. */
+/* The content of such a file into a descriptor; -EPIPE: the client has gone. */
+int api_spool_copy(int fd, int to, struct err *e);
+/* The same as the answer, of known length. */
 int api_spool_send(struct api_call *c, int fd, const char *type, struct err *e);

@@ -155,7 +155,7 @@ static const char *word_of(const json_t *object, const char *key)
 	return json_string_value(json_object_get(object, key));
 }
 
-static int tell_limit(struct api_gather *g, struct gather_box *b, uint64_t at_ms,
+static int emit_limit(struct api_gather *g, struct gather_box *b, uint64_t at_ms,
 		      const json_t *data)
 {
 	static const char *const limits[] = {"timeout", "oom", "pids", "disk", "ttl", "idle"};
@@ -226,7 +226,7 @@ static int type_of_event(const char *event)
 }
 
 /* data is the row of the box's log; what the new row says itself is taken out of it. */
-static int tell_event(struct api_gather *g, struct gather_box *b, json_t *data)
+static int emit_event(struct api_gather *g, struct gather_box *b, json_t *data)
 {
 	uint64_t seq = (uint64_t)json_integer_value(json_object_get(data, "seq"));
 	uint64_t at_ms = (uint64_t)json_integer_value(json_object_get(data, "at_ms"));
@@ -258,7 +258,7 @@ static int tell_event(struct api_gather *g, struct gather_box *b, json_t *data)
 		return r;
 	b->seq = seq;
 	return type == GATHER_EXEC_ENDED || type == GATHER_BOX_STOPPED || type == GATHER_BOX_PAUSED
-		       ? tell_limit(g, b, at_ms, data)
+		       ? emit_limit(g, b, at_ms, data)
 		       : 0;
 }
 
@@ -275,7 +275,7 @@ static int take_lines(struct api_gather *g, struct gather_box *b, char *block, s
 		if (!end)
 			break;
 		row = json_loadb(block + done, (size_t)(end - block) - done, 0, NULL);
-		r = row ? tell_event(g, b, row) : 0;
+		r = row ? emit_event(g, b, row) : 0;
 		json_decref(row);
 		if (r == 0)
 			done = (size_t)(end + 1 - block);
@@ -340,7 +340,7 @@ struct gather_telling {
 };
 
 /* A box that is denied again and again takes no room from others. */
-static bool may_tell_denial(struct api_gather *g, struct gather_box *b)
+static bool may_emit_denial(struct api_gather *g, struct gather_box *b)
 {
 	uint64_t passed_ms = g->now_ms - b->denials_ms;
 	uint64_t regained = passed_ms / 1000 * GATHER_DENIALS_RATE;
@@ -404,7 +404,7 @@ static int on_door_row(void *arg, const char *box, const struct audit_row *row)
 		type = GATHER_ASK_OPENED;
 	else if (strcmp(row->kind, "answer") == 0)
 		type = GATHER_ASK_ANSWERED;
-	else if (row->verdict && strcmp(row->verdict, "deny") == 0 && may_tell_denial(g, b))
+	else if (row->verdict && strcmp(row->verdict, "deny") == 0 && may_emit_denial(g, b))
 		type = GATHER_DOOR_DENIED;
 	if (type >= 0) {
 		data = data_of_row(row);
@@ -499,7 +499,7 @@ int gather_box_removed(struct api_gather *g, struct gather_box *b)
 }
 
 /* A keeper that was lost, or a host that went down, wrote no end. */
-static int tell_lost(struct api_gather *g, struct gather_box *b, const struct record *record)
+static int emit_lost(struct api_gather *g, struct gather_box *b, const struct record *record)
 {
 	json_t *data = json_pack("{s:s,s:s}", "cause", record->cause, "by", record->by);
 	int r;
@@ -507,7 +507,7 @@ static int tell_lost(struct api_gather *g, struct gather_box *b, const struct re
 	add_use(g, b, record->ended_ms, data);
 	r = gather_emit(g, b, GATHER_BOX_STOPPED, record->ended_ms, NULL, 0, json_incref(data));
 	if (r == 0)
-		r = tell_limit(g, b, record->ended_ms, data);
+		r = emit_limit(g, b, record->ended_ms, data);
 	json_decref(data);
 	return r;
 }
@@ -525,7 +525,7 @@ int gather_box_look(struct api_gather *g, struct gather_box *b)
 		/* Its keeper's own word comes first. */
 		r = gather_box_read(g, b);
 		if (r == 0 && b->started_ms && g->rows < GATHER_ROWS_MAX)
-			r = tell_lost(g, b, &record);
+			r = emit_lost(g, b, &record);
 	}
 	record_done(&record);
 	if (r < 0 || !b->started_ms || !g->groups)

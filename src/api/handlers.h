@@ -82,6 +82,8 @@ int api_image(struct api_call *c, struct cove *cove, const char *name, const cha
 	      struct err *e);
 /* images.c: one of the caller's own, which is to be made, named anew or removed. */
 int api_own_image(struct api_call *c, const char *name, const char **ret, struct err *e);
+/* The request's `tag`: another name, as the caller wrote it. */
+int api_tag_take(struct api_call *c, const char **ret, struct err *e);
 /* As the caller knows it. */
 const char *api_image_shown(const struct api_call *c, const char *name);
 /* network.c: what a key may let its boxes reach is the public network, never this machine or what
@@ -120,10 +122,11 @@ int api_quota_hold_amount(struct api_call *c, struct cove *cove, enum key_quota_
 			  uint64_t amount, struct err *e);
 /* An image that gets this name, on this machine: one more unless it is there. */
 int api_quota_hold_image(struct api_call *c, struct cove *cove, const char *image, struct err *e);
-/* A build: the image, and the boxes of its RUNs, of which there is one at a time. */
+/* A build: the names of its image, in a list that ends with NULL, and the boxes of its RUNs, of
+ * which there is one at a time. */
 #define API_BUILD_BOX "build-" /* how their names begin; no other box of a key may be called so */
 int api_quota_hold_build(struct api_call *c, struct cove *cove, const struct cove_box_options *o,
-			 const char *image, struct err *e);
+			 const char *const *images, struct err *e);
 
 /* execs.c: what a command printed, as the member "text", or "base64" where it is none. */
 void api_put_output(struct json *j, const void *data, size_t len);

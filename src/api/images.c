@@ -127,20 +127,26 @@ struct tag_in {
 };
 static const struct api_in_field tag_fields[] = {API_IN(tag_in, tag, STR), {NULL, 0, 0}};
 
-static int tag_image(struct api_call *c, struct cove *cove, struct err *e)
+int api_tag_take(struct api_call *c, const char **ret, struct err *e)
 {
 	struct tag_in in = {0};
 	const struct api_in_table tables[] = {{tag_fields, &in}, {NULL, NULL}};
-	struct cove_error err;
-	const char *name, *tag;
 	int r = api_in_take(&c->memory, c->body, tables, e);
 
-	if (r == 0 && !in.tag)
-		r = err_set(e, ERR_INVALID, EINVAL, "'tag' is missing");
+	*ret = in.tag;
+	return r == 0 && !in.tag ? err_set(e, ERR_INVALID, EINVAL, "'tag' is missing") : r;
+}
+
+static int tag_image(struct api_call *c, struct cove *cove, struct err *e)
+{
+	struct cove_error err;
+	const char *name, *tag;
+	int r = api_tag_take(c, &tag, e);
+
 	if (r == 0)
 		r = image_param(c, cove, &name, e);
 	if (r == 0)
-		r = api_own_image(c, in.tag, &tag, e);
+		r = api_own_image(c, tag, &tag, e);
 	if (r == 0)
 		r = api_quota_hold_image(c, cove, tag, e);
 	if (r < 0)

@@ -108,7 +108,7 @@ void api_quota_name(void *call, const struct spec *spec)
 	pthread_mutex_unlock(&c->api->quotas->lock);
 }
 
-static bool has_name(char *const *names, size_t count, const char *name)
+static bool has_name(const char *const *names, size_t count, const char *name)
 {
 	for (size_t i = 0; i < count; i++)
 		if (strcmp(names[i], name) == 0)
@@ -125,7 +125,7 @@ static void add_holds(const struct api_quotas *q, const char *key_id, char *cons
 			continue;
 		add_usage(ret, &h->usage);
 		for (size_t i = 0; i < h->count; i++)
-			if (!has_name(names, count, h->boxes[i].name))
+			if (!has_name((const char *const *)names, count, h->boxes[i].name))
 				add_usage(ret, &h->boxes[i].usage);
 	}
 }
@@ -247,8 +247,27 @@ static int hold_new(struct api_call *c, struct api_hold **ret, struct err *e)
 	return *ret ? 0 : err_errno(e, ENOMEM, "look at the key's quotas");
 }
 
+static bool has_image(struct cove *cove, const char *name)
+{
+	struct image image;
+	bool has = image_find(&cove->state, name, &image, NULL) == 0;
+
+	image_done(&image);
+	return has;
+}
+
+/* Of a list that ends with NULL those that are not there yet, each once. */
+static uint64_t new_images(struct cove *cove, const char *const *names)
+{
+	uint64_t count = 0;
+
+	for (size_t i = 0; names && names[i]; i++)
+		count += !has_name(names, i, names[i]) && !has_image(cove, names[i]);
+	return count;
+}
+
 static int hold_box(struct api_call *c, struct cove *cove, const struct cove_box_options *o,
-		    bool new_image, struct err *e)
+		    const char *const *images, struct err *e)
 {
 	struct api_hold *hold;
 	struct core_spec spec;
@@ -266,7 +285,7 @@ static int hold_box(struct api_call *c, struct cove *cove, const struct cove_box
 		str_copy(hold->workspace, sizeof(hold->workspace), spec.spec.workspace);
 		hold->workspace_bytes = spec.spec.limits[LIMIT_DISK];
 	}
-	hold->usage.of[KEY_QUOTA_IMAGES] = new_image;
+	hold->usage.of[KEY_QUOTA_IMAGES] = new_images(cove, images);
 	core_spec_done(&spec);
 	return hold_take(c, cove, hold, e);
 }
@@ -274,23 +293,13 @@ static int hold_box(struct api_call *c, struct cove *cove, const struct cove_box
 int api_quota_hold(struct api_call *c, struct cove *cove, const struct cove_box_options *o,
 		   struct err *e)
 {
-	return hold_box(c, cove, o, false, e);
-}
-
-static bool has_image(struct cove *cove, const char *name)
-{
-	struct image image;
-	bool has = name && image_find(&cove->state, name, &image, NULL) == 0;
-
-	if (name)
-		image_done(&image);
-	return has;
+	return hold_box(c, cove, o, NULL, e);
 }
 
 int api_quota_hold_build(struct api_call *c, struct cove *cove, const struct cove_box_options *o,
-			 const char *image, struct err *e)
+			 const char *const *images, struct err *e)
 {
-	return hold_box(c, cove, o, !has_image(cove, image), e);
+	return hold_box(c, cove, o, images, e);
 }
 
 int api_quota_hold_image(struct api_call *c, struct cove *cove, const char *image, struct err *e)

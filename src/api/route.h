@@ -36,6 +36,7 @@ struct api_route {
 	int (*now)(struct api_call *c, struct err *e);
 	int (*work)(struct api_call *c, struct cove *cove, struct err *e);
 	bool streams; /* work: the answer may be a stream */
+	bool cancels; /* work: it asks for api_cancel_fd; so may all that streams */
 	bool socket;  /* now: it may be asked for as a WebSocket */
 	/* work: it lasts as its caller likes, or works on whole trees; so may all that streams. */
 	bool lasts;

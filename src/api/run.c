@@ -19,7 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { RUN_JSON_MAX = 64 << 20, RUN_OUT_JSON_MAX = 24 << 20, POLL_MS = 500, COPY = 256 << 10 };
+enum { RUN_JSON_MAX = 64 << 20, RUN_OUT_JSON_MAX = 24 << 20, POLL_MS = 500 };
 #define RUN_BYTES_MAX ((uint64_t)4 << 30) /* of all inputs, and of all outputs */
 
 struct run_in {
@@ -49,7 +49,7 @@ struct run_call {
 	char types[TRANSFERS_MAX]; /* of outputs: 'f', 'd', 0 */
 	struct cove_files files;
 	struct cove_copy how;
-	bool is_over; /* outputs are more than is taken */
+	bool is_too_large; /* outputs are more than is taken */
 };
 
 /* ---- what comes ---- */
@@ -181,8 +181,8 @@ static bool on_copied(void *arg, uint64_t bytes, uint64_t files)
 {
 	struct run_call *run = arg;
 
-	run->is_over = bytes > RUN_BYTES_MAX;
-	return !run->is_over && api_goes_on(run->c);
+	run->is_too_large = bytes > RUN_BYTES_MAX;
+	return !run->is_too_large && api_goes_on(run->c);
 }
 
 static int run_command(struct run_call *run, struct cove_box *box, struct cove_result *ret,
@@ -324,10 +324,10 @@ static int put_output(struct run_call *run, struct json *j, size_t i, bool with_
 		json_kv_str(j, "code",
 			    came_whole(t) ? "too_large" : cove_error_name(t->error.kind));
 		json_kv_str(j, "message",
-			    came_whole(t)  ? "it is too long for JSON: ask for Accept: "
-					     "multipart/form-data"
-			    : run->is_over ? "the outputs are more than is taken"
-					   : t->error.message);
+			    came_whole(t)	? "it is too long for JSON: ask for Accept: "
+						  "multipart/form-data"
+			    : run->is_too_large ? "the outputs are more than is taken"
+						: t->error.message);
 		json_object_end(j);
 	}
 	json_object_end(j);
@@ -354,18 +354,13 @@ static int put_answer(struct run_call *run, struct json *j, const struct cove_re
 	return r < 0 || j->error < 0 ? err_errno(e, ENOMEM, "write the answer") : 0;
 }
 
-static int send_file(int to, int fd, struct err *e)
+/* What is in b goes out. */
+static int send_text(int to, struct buf *b, struct err *e)
 {
-	autofree char *block = malloc(COPY);
-	ssize_t n = 1;
-	int r = block && lseek(fd, 0, SEEK_SET) == 0 ? 0 : err_errno(e, ENOMEM, "send an output");
+	int r = fd_write_full(to, buf_data(b), buf_len(b));
 
-	while (r == 0 && (n = read(fd, block, COPY)) > 0) {
-		r = fd_write_full(to, block, (size_t)n);
-		if (r < 0)
-			err_errno(e, -r, "send an output");
-	}
-	return r == 0 && n < 0 ? err_errno(e, errno, "send an output") : r;
+	buf_clear(b);
+	return r < 0 ? err_errno(e, -r, "send an output") : 0;
 }
 
 /* What is in b goes out, and the file after it. */
@@ -374,13 +369,12 @@ static int send_part(int to, struct buf *b, const char *boundary, const struct m
 {
 	int r = multipart_part_write(b, boundary, part);
 
+	r = r < 0 ? err_errno(e, -r, "write the answer") : send_text(to, b, e);
 	if (r == 0)
-		r = fd_write_full(to, buf_data(b), buf_len(b));
-	if (r < 0)
-		return err_errno(e, -r, "send an output");
-	buf_clear(b);
-	r = send_file(to, fd, e);
-	return r < 0 ? r : multipart_part_end_write(b);
+		r = api_spool_copy(fd, to, e);
+	if (r == 0 && (r = multipart_part_end_write(b)) < 0)
+		err_errno(e, -r, "write the answer");
+	return r;
 }
 
 static int send_form(struct run_call *run, const struct cove_result *result, struct err *e)
@@ -404,8 +398,8 @@ static int send_form(struct run_call *run, const struct cove_result *result, str
 	r = r < 0 ? err_errno(e, -r, "write the answer") : put_answer(run, &j, result, false, e);
 	if (r == 0)
 		r = api_stream_open(c, &to, e);
-	if (r == 0 && multipart_part_end_write(&b) < 0)
-		r = err_errno(e, ENOMEM, "write the answer");
+	if (r == 0 && (r = multipart_part_end_write(&b)) < 0)
+		err_errno(e, -r, "write the answer");
 	for (size_t i = 0; r == 0 && i < run->files.output_count; i++) {
 		const struct cove_transfer *t = &run->outputs[i];
 		const struct multipart_part part = {
@@ -417,11 +411,10 @@ static int send_form(struct run_call *run, const struct cove_result *result, str
 		if (came_whole(t) || size_of(t) > 0)
 			r = send_part(to, &b, boundary, &part, t->fd, e);
 	}
-	if (r == 0 && multipart_end_write(&b, boundary) == 0) {
-		r = fd_write_full(to, buf_data(&b), buf_len(&b));
-		if (r < 0)
-			err_errno(e, -r, "write the answer");
-	}
+	if (r == 0 && (r = multipart_end_write(&b, boundary)) < 0)
+		err_errno(e, -r, "write the answer");
+	if (r == 0)
+		r = send_text(to, &b, e);
 	buf_done(&b);
 	return r;
 }

@@ -103,26 +103,16 @@ static int snapshot_remove(struct api_call *c, struct cove *cove, struct err *e)
 	return r < 0 ? api_failed(r, &err, e) : api_no_content(c);
 }
 
-struct snapshot_tag_in {
-	const char *tag;
-};
-static const struct api_in_field snapshot_tag_fields[] = {API_IN(snapshot_tag_in, tag, STR),
-							  {NULL, 0, 0}};
-
 static int snapshot_tag(struct api_call *c, struct cove *cove, struct err *e)
 {
-	struct snapshot_tag_in in = {0};
-	const struct api_in_table tables[] = {{snapshot_tag_fields, &in}, {NULL, NULL}};
 	struct cove_error err;
 	const char *name, *tag;
-	int r = api_in_take(&c->memory, c->body, tables, e);
+	int r = api_tag_take(c, &tag, e);
 
-	if (r == 0 && !in.tag)
-		r = err_set(e, ERR_INVALID, EINVAL, "'tag' is missing");
 	if (r == 0)
 		r = snapshot_name(c, &name, e);
 	if (r == 0)
-		r = api_name(c, KEY_OF_SNAPSHOT, in.tag, &tag, e);
+		r = api_name(c, KEY_OF_SNAPSHOT, tag, &tag, e);
 	if (r < 0)
 		return r;
 	r = cove_snapshot_tag(cove, name, tag, &err);

@@ -3,17 +3,6 @@
 
 #include <errno.h>
 
-/* A field that may hold bytes that are no text: beside the text, exactly, as <key>_base64. */
-static void put_bytes(struct json *j, const char *key, const char *key64, const char *p, size_t n)
-{
-	json_key(j, key);
-	json_strn(j, p ? p : "", n);
-	if (str_is_utf8(p, n))
-		return;
-	json_key(j, key64);
-	json_base64(j, p, n);
-}
-
 static int query_size(struct api_call *c, const char *name, size_t *ret, struct err *e)
 {
 	uint64_t v;
@@ -56,7 +45,7 @@ static int read_lines(struct api_call *c, struct cove *cove, struct err *e)
 		return api_failed(r, &err, e);
 	c->is_exact = true;
 	json_object_begin(api_json(c, 200));
-	put_bytes(&c->json, "text", "text_base64", lines.text, lines.text_len);
+	json_kv_bytes(&c->json, "text", "text_base64", lines.text, lines.text_len);
 	json_kv_u64(&c->json, "first_line", lines.first_line);
 	json_kv_u64(&c->json, "last_line", lines.last_line);
 	json_key(&c->json, "total_lines");
@@ -156,7 +145,7 @@ static int on_name(void *arg, const struct cove_file_info *file)
 	struct api_call *c = arg;
 
 	json_object_begin(&c->json);
-	put_bytes(&c->json, "path", "path_base64", file->name, strlen(file->name));
+	json_kv_bytes(&c->json, "path", "path_base64", file->name, strlen(file->name));
 	json_kv_u64(&c->json, "size", file->size);
 	json_kv_u64(&c->json, "mtime_ns", file->mtime_ns);
 	json_kv_bool(&c->json, "is_dir", file->type == 'd');
@@ -169,11 +158,11 @@ static int on_line_found(void *arg, const struct cove_match *m)
 	struct api_call *c = arg;
 
 	json_object_begin(&c->json);
-	put_bytes(&c->json, "path", "path_base64", m->path, strlen(m->path));
+	json_kv_bytes(&c->json, "path", "path_base64", m->path, strlen(m->path));
 	json_kv_u64(&c->json, "line", m->line);
 	if (!m->is_context)
 		json_kv_u64(&c->json, "column", m->column);
-	put_bytes(&c->json, "text", "text_base64", m->text, strlen(m->text));
+	json_kv_bytes(&c->json, "text", "text_base64", m->text, strlen(m->text));
 	json_kv_u64(&c->json, "text_column", m->text_column);
 	json_kv_bool(&c->json, "is_cut", m->is_cut);
 	json_kv_bool(&c->json, "is_context", m->is_context);
@@ -181,29 +170,31 @@ static int on_line_found(void *arg, const struct cove_match *m)
 	return c->json.error < 0;
 }
 
-static int end_search(struct api_call *c, const struct cove_found *found)
-{
-	json_array_end(&c->json);
-	json_kv_u64(&c->json, "count", found->count);
-	json_kv_u64(&c->json, "files", found->files);
-	json_kv_u64(&c->json, "left_out", found->left_out);
-	json_kv_str(&c->json, "truncated", found->truncated);
-	json_object_end(&c->json);
-	return 0;
-}
+/* What all searches are asked with. */
+struct box_search {
+	const char *path, *pattern, *user;
+	uint64_t max_count, time_ms;
+	int cancel_fd;
+	struct cove_box *box; /* owned */
+};
 
-static int begin_search(struct api_call *c, struct cove *cove, const char **ret_pattern,
-			int *ret_cancel_fd, struct cove_box **ret_box, const char **ret_path,
+static int begin_search(struct api_call *c, struct cove *cove, struct box_search *ret,
 			struct err *e)
 {
-	int r = api_query(c, "pattern", ret_pattern, e);
+	int r = api_query_u64(c, "max", 0, &ret->max_count, e);
 
-	if (r == 0 && (!*ret_pattern || !**ret_pattern))
+	if (r == 0)
+		r = api_query_u64(c, "timeout_ms", 0, &ret->time_ms, e);
+	if (r == 0)
+		r = api_query(c, "user", &ret->user, e);
+	if (r == 0)
+		r = api_query(c, "pattern", &ret->pattern, e);
+	if (r == 0 && (!ret->pattern || !*ret->pattern))
 		r = err_set(e, ERR_INVALID, EINVAL, "the query's 'pattern' is missing");
 	if (r == 0)
-		r = api_cancel_fd(c, ret_cancel_fd, e);
+		r = api_cancel_fd(c, &ret->cancel_fd, e);
 	if (r == 0)
-		r = api_visit(c, cove, ret_box, ret_path, e);
+		r = api_visit(c, cove, &ret->box, &ret->path, e);
 	if (r < 0)
 		return r;
 	c->is_exact = true;
@@ -213,35 +204,46 @@ static int begin_search(struct api_call *c, struct cove *cove, const char **ret_
 	return 0;
 }
 
+/* r is what libcove said. */
+static int end_search(struct api_call *c, struct box_search *s, int r,
+		      const struct cove_found *found, const struct cove_error *err, struct err *e)
+{
+	cove_box_free(s->box);
+	if (r < 0)
+		return api_failed(r, err, e);
+	json_array_end(&c->json);
+	json_kv_u64(&c->json, "count", found->count);
+	json_kv_u64(&c->json, "files", found->files);
+	json_kv_u64(&c->json, "left_out", found->left_out);
+	json_kv_str(&c->json, "truncated", found->truncated);
+	json_object_end(&c->json);
+	return 0;
+}
+
 static int glob_files(struct api_call *c, struct cove *cove, struct err *e)
 {
 	struct cove_glob_options o = {.size = sizeof(o), .on_match = on_name, .arg = c};
-	const char *path, *pattern;
-	struct cove_box *box = NULL;
+	struct box_search s = {0};
 	struct cove_found found;
 	struct cove_error err;
 	int r = api_query_bool(c, "any", &o.any_type, e);
 
 	if (r == 0)
-		r = api_query_u64(c, "max", 0, &o.max_count, e);
-	if (r == 0)
-		r = api_query_u64(c, "timeout_ms", 0, &o.time_ms, e);
-	if (r == 0)
-		r = api_query(c, "user", &o.user, e);
-	if (r == 0)
-		r = begin_search(c, cove, &pattern, &o.cancel_fd, &box, &path, e);
+		r = begin_search(c, cove, &s, e);
 	if (r < 0)
 		return r;
-	r = cove_glob(box, path, pattern, &o, &found, &err);
-	cove_box_free(box);
-	return r < 0 ? api_failed(r, &err, e) : end_search(c, &found);
+	o.user = s.user;
+	o.max_count = s.max_count;
+	o.time_ms = s.time_ms;
+	o.cancel_fd = s.cancel_fd;
+	r = cove_glob(s.box, s.path, s.pattern, &o, &found, &err);
+	return end_search(c, &s, r, &found, &err, e);
 }
 
 static int grep_files(struct api_call *c, struct cove *cove, struct err *e)
 {
 	struct cove_grep_options o = {.size = sizeof(o), .on_match = on_line_found, .arg = c};
-	const char *path, *pattern;
-	struct cove_box *box = NULL;
+	struct box_search s = {0};
 	struct cove_found found;
 	struct cove_error err;
 	int r = api_query_bool(c, "regex", &o.regex, e);
@@ -253,18 +255,15 @@ static int grep_files(struct api_call *c, struct cove *cove, struct err *e)
 	if (r == 0)
 		r = api_query_u64(c, "context", 0, &o.context, e);
 	if (r == 0)
-		r = api_query_u64(c, "max", 0, &o.max_count, e);
-	if (r == 0)
-		r = api_query_u64(c, "timeout_ms", 0, &o.time_ms, e);
-	if (r == 0)
-		r = api_query(c, "user", &o.user, e);
-	if (r == 0)
-		r = begin_search(c, cove, &pattern, &o.cancel_fd, &box, &path, e);
+		r = begin_search(c, cove, &s, e);
 	if (r < 0)
 		return r;
-	r = cove_grep(box, path, pattern, &o, &found, &err);
-	cove_box_free(box);
-	return r < 0 ? api_failed(r, &err, e) : end_search(c, &found);
+	o.user = s.user;
+	o.max_count = s.max_count;
+	o.time_ms = s.time_ms;
+	o.cancel_fd = s.cancel_fd;
+	r = cove_grep(s.box, s.path, s.pattern, &o, &found, &err);
+	return end_search(c, &s, r, &found, &err, e);
 }
 
 /* ---- watching ---- */
@@ -321,13 +320,13 @@ static int watch_files(struct api_call *c, struct cove *cove, struct err *e)
 /* clang-format off */
 const struct api_route api_tool_routes[] = {
 	{"GET", "/v1/boxes/{box}/files/lines", "readLines", KEY_RUN, .work = read_lines,
-	 .streams = true},
+	 .cancels = true},
 	{"POST", "/v1/boxes/{box}/files/edit", "editFile", KEY_RUN, API_BODY_JSON,
-	 .work = edit_file, .streams = true},
+	 .work = edit_file, .cancels = true},
 	{"GET", "/v1/boxes/{box}/files/glob", "globFiles", KEY_RUN, .work = glob_files,
-	 .streams = true},
+	 .cancels = true, .lasts = true},
 	{"GET", "/v1/boxes/{box}/files/grep", "grepFiles", KEY_RUN, .work = grep_files,
-	 .streams = true},
+	 .cancels = true, .lasts = true},
 	{"GET", "/v1/boxes/{box}/files/watch", "watchFiles", KEY_RUN, .work = watch_files,
 	 .streams = true},
 	{0}};

@@ -141,7 +141,7 @@ static void work_ends(struct api_call *c)
 void api_work_read(struct api_call *c)
 {
 	struct api_pipe *from = c->stream_pipe;
-	static char block[64 << 10]; /* the loop's alone */
+	char block[64 << 10];
 	ssize_t n = read(from->io.fd, block, sizeof(block));
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
@@ -299,9 +299,9 @@ static int check_share(const struct api_call *c, struct err *e)
 			       c->who.key->name, count);
 	if (may_last(c->route) && lasting > 0 && lasting >= lasting_max)
 		return err_set(e, ERR_LIMIT, EAGAIN,
-			       "%u requests of keys that follow, wait, build or carry files are "
-			       "under way, as many as the server takes at once: ask again in a "
-			       "moment",
+			       "%u requests of keys that follow, wait, search, build or carry "
+			       "files are under way, as many as the server takes at once: ask "
+			       "again in a moment",
 			       lasting);
 	return 0;
 }
@@ -359,9 +359,10 @@ int api_work_start(struct api_call *c, struct err *e)
 		r = pipe_open(c, false, on_stream, &c->stream_pipe, &c->stream_fd);
 		if (r == 0)
 			r = ev_io_set(c->api->ev, &c->stream_pipe->io, EPOLLIN);
-		if (r == 0)
-			r = c->cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-		r = r < 0 ? r : 0;
+	}
+	if (r == 0 && (c->route->streams || c->route->cancels)) {
+		c->cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+		r = c->cancel_fd < 0 ? -errno : 0;
 	}
 	if (r == 0) {
 		c->wait_ms = c->api->options.admission_wait_ms;

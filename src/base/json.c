@@ -209,6 +209,16 @@ void json_kv_str(struct json *j, const char *key, const char *s)
 	json_str(j, s);
 }
 
+void json_kv_bytes(struct json *j, const char *key, const char *key64, const char *p, size_t n)
+{
+	json_key(j, key);
+	json_strn(j, p ? p : "", n);
+	if (str_is_utf8(p, n))
+		return;
+	json_key(j, key64);
+	json_base64(j, p, n);
+}
+
 void json_kv_u64(struct json *j, const char *key, uint64_t v)
 {
 	json_key(j, key);

@@ -44,3 +44,5 @@ void json_kv_str(struct json *j, const char *key, const char *s);
 void json_kv_u64(struct json *j, const char *key, uint64_t v);
 void json_kv_i64(struct json *j, const char *key, int64_t v);
 void json_kv_bool(struct json *j, const char *key, bool v);
+/* Bytes that may be no text; then whole besides, as the member key64. p may be NULL when n is 0. */
+void json_kv_bytes(struct json *j, const char *key, const char *key64, const char *p, size_t n);

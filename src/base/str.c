@@ -104,6 +104,23 @@ bool str_parse_u64(const char *s, uint64_t max, uint64_t *ret)
 	return true;
 }
 
+bool str_parse_octal(const char *s, unsigned max, unsigned *ret)
+{
+	unsigned v = 0;
+
+	if (!*s)
+		return false;
+	for (; *s; s++) {
+		unsigned digit = (unsigned)(*s - '0');
+
+		if (digit > 7 || digit > max || v > (max - digit) / 8)
+			return false;
+		v = v * 8 + digit;
+	}
+	*ret = v;
+	return true;
+}
+
 static uint64_t unit_ms(const char *unit)
 {
 	static const struct {

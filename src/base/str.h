@@ -36,6 +36,8 @@ bool str_is_env_name(const char *s);
 
 /* A whole decimal number, no sign, no space, no overflow beyond max. */
 bool str_parse_u64(const char *s, uint64_t max, uint64_t *ret);
+/* Octal digits alone, as of a file's mode. */
+bool str_parse_octal(const char *s, unsigned max, unsigned *ret);
 
 /* A duration: "90", "90s", "1.5s", "250ms", "10m", "2h", "1d"; a bare number is seconds. */
 bool str_parse_ms(const char *s, uint64_t *ret_ms);

@@ -2,42 +2,29 @@
 #include "base/fd.h"
 #include "cli/place.h"
 
-struct globbing {
-	struct cli *c;
-	struct cli_place place;
-	int status;
-};
-
 static int on_match(void *arg, const struct cove_file_info *file)
 {
 	const char type[] = {file->type, 0};
-	struct globbing *g = arg;
+	struct cli_search *s = arg;
 	struct cli_object o;
 	struct json *j;
 	struct buf line;
-	int r;
 
-	if (g->c->o.json) {
+	if (s->c->o.json) {
 		j = cli_object_begin(&o);
 		json_kv_str(j, "path", file->name);
 		json_kv_str(j, "type", type);
 		json_kv_u64(j, "size", file->size);
 		json_kv_u64(j, "mtime_ns", file->mtime_ns);
-		g->status = cli_object_end(g->c, &o);
-		return g->status;
+		s->status = cli_object_end(s->c, &o);
+		return s->status;
 	}
-	buf_init(&line, 64u << 10);
-	r = cli_put_path_in(&line, &g->place, file->name);
-	if (r == 0)
-		r = buf_append_str(&line, "\n");
-	g->status = r < 0 ? EXIT_COVE : cli_out_buf(g->c, &line);
-	buf_done(&line);
-	return g->status;
+	return cli_search_line_end(s, &line, cli_search_line(s, &line, 64u << 10, file->name));
 }
 
 static int run(struct cli *c)
 {
-	struct globbing g = {.c = c};
+	struct cli_search s;
 	struct cove_glob_options o = {
 		.size = sizeof(o),
 		.user = c->o.box.user,
@@ -45,18 +32,16 @@ static int run(struct cli *c)
 		.max_count = c->o.count,
 		.time_ms = c->o.box.timeout_ms,
 		.on_match = on_match,
-		.arg = &g,
+		.arg = &s,
 	};
 	struct cove_found found;
 	struct cove_error err;
-	int r = cli_place_first(c, false, &g.place);
+	int r = cli_search_begin(&s, c);
 
 	if (r != 0)
 		return r;
-	if (cove_glob(c->box, g.place.path, c->o.args[1], &o, &found, &err) < 0)
-		return cli_broken(c, &err);
-	cli_note_found(&found);
-	return g.status;
+	r = cove_glob(c->box, s.place.path, c->o.args[1], &o, &found, &err);
+	return cli_search_end(&s, r, &found, &err);
 }
 
 const struct verb verb_glob = {

@@ -5,12 +5,6 @@
 
 #include <string.h>
 
-struct grepping {
-	struct cli *c;
-	struct cli_place place;
-	int status;
-};
-
 static int print_json(struct cli *c, const struct cove_match *m)
 {
 	struct cli_object o;
@@ -28,33 +22,28 @@ static int print_json(struct cli *c, const struct cove_match *m)
 
 static int on_match(void *arg, const struct cove_match *m)
 {
-	struct grepping *g = arg;
+	struct cli_search *s = arg;
 	char sign = m->is_context ? '-' : ':';
 	struct buf line;
 	int r;
 
-	if (g->c->o.json) {
-		g->status = print_json(g->c, m);
-		return g->status;
+	if (s->c->o.json) {
+		s->status = print_json(s->c, m);
+		return s->status;
 	}
-	buf_init(&line, 512u << 10);
-	r = cli_put_path_in(&line, &g->place, m->path);
+	r = cli_search_line(s, &line, 512u << 10, m->path);
 	if (r == 0)
 		r = buf_printf(&line, "%c%llu%c", sign, (unsigned long long)m->line, sign);
 	if (r == 0 && isatty(STDOUT_FILENO))
 		r = change_put_shown(&line, m->text, strlen(m->text));
 	else if (r == 0)
 		r = buf_append_str(&line, m->text);
-	if (r == 0)
-		r = buf_append_str(&line, "\n");
-	g->status = r < 0 ? EXIT_COVE : cli_out_buf(g->c, &line);
-	buf_done(&line);
-	return g->status;
+	return cli_search_line_end(s, &line, r);
 }
 
 static int run(struct cli *c)
 {
-	struct grepping g = {.c = c};
+	struct cli_search s;
 	struct cove_grep_options o = {
 		.size = sizeof(o),
 		.user = c->o.box.user,
@@ -65,18 +54,16 @@ static int run(struct cli *c)
 		.max_count = c->o.count,
 		.time_ms = c->o.box.timeout_ms,
 		.on_match = on_match,
-		.arg = &g,
+		.arg = &s,
 	};
 	struct cove_found found;
 	struct cove_error err;
-	int r = cli_place_first(c, false, &g.place);
+	int r = cli_search_begin(&s, c);
 
 	if (r != 0)
 		return r;
-	if (cove_grep(c->box, g.place.path, c->o.args[1], &o, &found, &err) < 0)
-		return cli_broken(c, &err);
-	cli_note_found(&found);
-	return g.status;
+	r = cove_grep(c->box, s.place.path, c->o.args[1], &o, &found, &err);
+	return cli_search_end(&s, r, &found, &err);
 }
 
 const struct verb verb_grep = {

@@ -47,7 +47,8 @@ int cli_place_first(struct cli *c, bool running, struct cli_place *ret)
 	return cove_find(c->cove, ret->box, &c->box, &err) < 0 ? cli_fail(c, &err) : 0;
 }
 
-void cli_note_found(const struct cove_found *found)
+/* Why it is not all. */
+static void note_found(const struct cove_found *found)
 {
 	if (found->truncated && strcmp(found->truncated, "count") == 0)
 		cli_note("there is more: only the first %llu are shown (--max)",
@@ -70,4 +71,34 @@ int cli_put_path_in(struct buf *out, const struct cli_place *place, const char *
 	if (!*path || !path_join(whole, sizeof(whole), place->path, path))
 		return change_put_path(out, "", place->path);
 	return change_put_path(out, "", whole);
+}
+
+int cli_search_begin(struct cli_search *s, struct cli *c)
+{
+	*s = (struct cli_search){.c = c};
+	return cli_place_first(c, false, &s->place);
+}
+
+int cli_search_line(const struct cli_search *s, struct buf *line, size_t max, const char *path)
+{
+	buf_init(line, max);
+	return cli_put_path_in(line, &s->place, path);
+}
+
+int cli_search_line_end(struct cli_search *s, struct buf *line, int r)
+{
+	if (r == 0)
+		r = buf_append_str(line, "\n");
+	s->status = r < 0 ? EXIT_COVE : cli_out_buf(s->c, line);
+	buf_done(line);
+	return s->status;
+}
+
+int cli_search_end(const struct cli_search *s, int r, const struct cove_found *found,
+		   const struct cove_error *err)
+{
+	if (r < 0)
+		return cli_broken(s->c, err);
+	note_found(found);
+	return s->status;
 }

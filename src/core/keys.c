@@ -124,6 +124,21 @@ static int note_key(struct cove *cove, const char *what, const char *id, const c
 	return audit_note(&cove->state, "cove-keys", 1, &row, e);
 }
 
+/* The token of a key whose row could not be written is lost; its name is to be free again. */
+static int take_back(struct cove *cove, const struct key *key, int r, struct err *e)
+{
+	int gone = key_revoke(&cove->state, key->id, NULL);
+
+	if (gone < 0 && gone != -ENOENT)
+		return err_set(e, ERR_INTERNAL, -r,
+			       "the key '%s' was made, but not its row in the audit log, and its "
+			       "token is lost: make room on the disk, remove the key (cove key rm "
+			       "%s), and make it again",
+			       key->name, key->id);
+	err_prefix(e, "no key was made");
+	return r;
+}
+
 int cove_key_create(struct cove *cove, const struct cove_key_options *options,
 		    struct cove_key_made *ret, struct cove_error *err)
 {
@@ -136,8 +151,13 @@ int cove_key_create(struct cove *cove, const struct cove_key_options *options,
 		r = fill(&m, &o, &e);
 	if (r == 0)
 		r = key_make(&cove->state, &m.key, ret->token, &e);
-	if (r == 0)
+	if (r == 0) {
 		r = note_key(cove, "create", m.key.id, m.key.name, &e);
+		if (r < 0) {
+			explicit_bzero(ret->token, sizeof(ret->token));
+			r = take_back(cove, &m.key, r, &e);
+		}
+	}
 	if (r == 0)
 		str_copy(ret->id, sizeof(ret->id), m.key.id);
 	making_done(&m);
@@ -208,8 +228,11 @@ int cove_key_remove(struct cove *cove, const char *name, struct cove_error *err)
 	bool known = key_read(&cove->state, name, &key, NULL) == 0;
 	int r = key_revoke(&cove->state, name, &e);
 
-	if (r == 0)
+	if (r == 0) {
 		r = note_key(cove, "remove", known ? key.id : name, known ? key.name : NULL, &e);
+		if (r < 0)
+			err_prefix(&e, "the key was removed, but not noted in the audit log");
+	}
 	key_done(&key);
 	return core_return(cove, NULL, r, &e, err);
 }

@@ -18,16 +18,6 @@ void cove_result_free(struct cove_result *result)
 	memset(result, 0, sizeof(*result));
 }
 
-static void put_stream(struct json *j, const char *key, const char *key64, const char *p, size_t n)
-{
-	json_key(j, key);
-	json_strn(j, p ? p : "", n);
-	if (str_is_utf8(p, n))
-		return;
-	json_key(j, key64);
-	json_base64(j, p, n);
-}
-
 /* clang-format off */
 #define A(name) FIELD_ALWAYS(cove_result, name)
 #define N(name) FIELD_NAMED(cove_result, name)
@@ -66,11 +56,7 @@ static void put_denials(struct json *j, const struct cove_result *result)
 /* A path is bytes; where they are no text they are given whole besides. */
 static void put_path(struct json *j, const char *key, const char *key64, const char *path)
 {
-	json_kv_str(j, key, path ? path : "-");
-	if (!path || str_is_utf8(path, strlen(path)))
-		return;
-	json_key(j, key64);
-	json_base64(j, path, strlen(path));
+	json_kv_bytes(j, key, key64, path ? path : "-", strlen(path ? path : "-"));
 }
 
 static void put_items(struct json *j, const char *key, struct cove_transfer *items, size_t count)
@@ -121,8 +107,8 @@ char *cove_result_json(const struct cove_result *result)
 	json_init(&j, &b);
 	json_object_begin(&j);
 	wire_fields_json(&j, view_result_before, result);
-	put_stream(&j, "stdout", "stdout_base64", result->out, result->out_len);
-	put_stream(&j, "stderr", "stderr_base64", result->err_out, result->err_len);
+	json_kv_bytes(&j, "stdout", "stdout_base64", result->out, result->out_len);
+	json_kv_bytes(&j, "stderr", "stderr_base64", result->err_out, result->err_len);
 	wire_fields_json(&j, view_result_after, result);
 	put_denials(&j, result);
 	put_files(&j, result->files);

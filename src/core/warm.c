@@ -53,12 +53,13 @@ struct core_warm {
 	pthread_mutex_t lock; /* of the list alone */
 	struct core_premade *list;
 	int wake_fd;   /* owned: core_warm_fd */
+	int stop_fd;   /* owned: readable once passes are to end */
 	int filler_fd; /* owned; -1: another server fills, or there is no pool */
 	struct warm_pins pins[WARM_POOLS_MAX];
 	struct back_off failed[WARM_POOLS_MAX];
 	size_t failed_count;
-	struct warm_pool said[WARM_POOLS_MAX]; /* what was written last */
-	size_t said_count;
+	struct warm_pool published[WARM_POOLS_MAX]; /* what was written last */
+	size_t published_count;
 };
 
 int core_warm_new(struct core_warm **ret)
@@ -69,9 +70,13 @@ int core_warm_new(struct core_warm **ret)
 		return -ENOMEM;
 	w->filler_fd = -1;
 	w->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (w->wake_fd < 0) {
+	w->stop_fd = w->wake_fd < 0 ? -1 : eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (w->stop_fd < 0) {
+		int r = -errno;
+
+		fd_close(&w->wake_fd);
 		free(w);
-		return -errno;
+		return r;
 	}
 	pthread_mutex_init(&w->lock, NULL);
 	*ret = w;
@@ -180,12 +185,12 @@ static void premade_end(struct cove *cove, struct core_premade *p)
 	core_premade_free(p);
 }
 
-/* While it waits its keeper says nothing. */
+/* While it waits its keeper sends nothing. */
 static bool is_alive(const struct core_premade *p)
 {
-	struct pollfd said = {.fd = p->sock, .events = POLLIN};
+	struct pollfd event = {.fd = p->sock, .events = POLLIN};
 
-	return poll(&said, 1, 0) == 0;
+	return poll(&event, 1, 0) == 0;
 }
 
 /* ---- taking ---- */
@@ -236,6 +241,26 @@ void core_warm_give_back(struct cove *cove, struct core_premade *p)
 	pthread_mutex_unlock(&w->lock);
 }
 
+void core_warm_stop(struct core_warm *w)
+{
+	const uint64_t one = 1;
+
+	if (write(w->stop_fd, &one, sizeof(one)) < 0)
+		ASSERT(errno == EAGAIN);
+}
+
+static bool is_stopped(const struct core_warm *w)
+{
+	struct pollfd stop = {.fd = w->stop_fd, .events = POLLIN};
+
+	return poll(&stop, 1, 0) > 0;
+}
+
+static int stopped(struct err *e)
+{
+	return err_set(e, ERR_INTERRUPTED, ECANCELED, "the server ends");
+}
+
 void core_warm_free(struct core_warm *w, struct cove *cove)
 {
 	struct core_premade *p;
@@ -252,6 +277,7 @@ void core_warm_free(struct core_warm *w, struct cove *cove)
 		pins_close(cove, &w->pins[i]);
 	fd_close(&w->filler_fd);
 	fd_close(&w->wake_fd);
+	fd_close(&w->stop_fd);
 	pthread_mutex_destroy(&w->lock);
 	free(w);
 }
@@ -342,16 +368,14 @@ static int take_error(int sock, const uint8_t *first, size_t n, struct err *e)
 	int r = 0;
 
 	wire_decoder_init(&d);
-	do {
-		space = wire_decoder_space(&d, &room);
-		n = n < room ? n : room;
-		if (!space || n == 0)
-			break;
+	space = wire_decoder_space(&d, &room);
+	n = n < room ? n : room;
+	if (space && n > 0) {
 		memcpy(space, first, n);
 		wire_decoder_fill(&d, n);
 		r = wire_decoder_next(&d, &f);
-	} while (false);
-	while (r == 0 && space && (space = wire_decoder_space(&d, &room))) {
+	}
+	while (r == 0 && n > 0 && (space = wire_decoder_space(&d, &room))) {
 		ssize_t got = read(sock, space, room);
 
 		if (got <= 0)
@@ -367,16 +391,19 @@ static int take_error(int sock, const uint8_t *first, size_t n, struct err *e)
 	return -EIO;
 }
 
-static int premade_await_ready(struct core_premade *p, struct err *e)
+static int premade_await_ready(struct core_warm *w, struct core_premade *p, struct err *e)
 {
-	struct pollfd said = {.fd = p->sock, .events = POLLIN};
+	struct pollfd fds[] = {{.fd = p->sock, .events = POLLIN},
+			       {.fd = w->stop_fd, .events = POLLIN}};
 	uint64_t end = p->made_ms + START_WAIT_MS, now = clock_mono_ms();
 	uint8_t byte;
 	ssize_t n;
 
-	while (poll(&said, 1, now < end ? (int)(end - now) : 0) < 0 && errno == EINTR)
+	while (poll(fds, 2, now < end ? (int)(end - now) : 0) < 0 && errno == EINTR)
 		now = clock_mono_ms();
-	if (!said.revents)
+	if (!fds[0].revents && fds[1].revents)
+		return stopped(e);
+	if (!fds[0].revents)
 		return err_set(e, ERR_TIMEOUT, ETIMEDOUT, "a box was not made ahead within %d s",
 			       START_WAIT_MS / 1000);
 	n = read(p->sock, &byte, 1);
@@ -389,17 +416,18 @@ static int premake(struct cove *cove, const struct warm_pool *pool, size_t count
 		   struct core_warm_passed *ret, struct err *e)
 {
 	struct core_premade *made[AT_ONCE] = {NULL};
+	struct core_warm *w = cove->warm;
 	struct err why;
 	int first = 0, r = 0;
 
 	for (size_t i = 0; i < count && r == 0; i++) {
-		r = premade_new(cove, pool, &made[i], e);
+		r = is_stopped(w) ? stopped(e) : premade_new(cove, pool, &made[i], e);
 		if (r == 0)
 			r = premade_start(cove, made[i], e);
 	}
 	for (size_t i = 0; i < count && made[i]; i++) {
 		bool started = made[i]->sock >= 0;
-		int got = started ? premade_await_ready(made[i], &why) : -1;
+		int got = started ? premade_await_ready(w, made[i], &why) : -1;
 
 		if (got == 0) {
 			core_warm_give_back(cove, made[i]);
@@ -418,6 +446,19 @@ static int premake(struct cove *cove, const struct warm_pool *pool, size_t count
 
 /* ---- a pass ---- */
 
+/* As what a pool's boxes are made today. */
+struct pool_now {
+	struct core_premade *like; /* owned; NULL: none can be made */
+	bool is_unknown;	   /* it could not be found out: those that wait stay */
+};
+
+/* What is short for a moment (descriptors, memory, a disk that fails) says nothing of the pool. */
+static bool is_passing(const struct err *e)
+{
+	return e->kind == ERR_LIMIT || e->kind == ERR_FULL || e->kind == ERR_INTERNAL ||
+	       e->kind == ERR_TIMEOUT || e->kind == ERR_CONFLICT;
+}
+
 static const struct warm_pool *pool_of(const struct core_premade *p, const struct warm_pool *pools,
 				       size_t count)
 {
@@ -428,8 +469,8 @@ static const struct warm_pool *pool_of(const struct core_premade *p, const struc
 }
 
 /* Of pools that are gone, whose boxes are, too. */
-static void drop_pins(struct cove *cove, const struct warm_pool *pools,
-		      struct core_premade *const *now, size_t count)
+static void drop_pins(struct cove *cove, const struct warm_pool *pools, const struct pool_now *now,
+		      size_t count)
 {
 	struct core_warm *w = cove->warm;
 
@@ -437,19 +478,26 @@ static void drop_pins(struct cove *cove, const struct warm_pool *pools,
 		bool is_there = false;
 
 		for (size_t k = 0; k < count; k++)
-			is_there =
-				is_there || (now[k] && strcmp(pools[k].id, w->pins[i].pool) == 0);
+			is_there = is_there || ((now[k].like || now[k].is_unknown) &&
+						strcmp(pools[k].id, w->pins[i].pool) == 0);
 		if (!is_there)
 			pins_close(cove, &w->pins[i]);
 	}
 }
 
+static bool is_fit(const struct core_premade *p, const struct pool_now *now)
+{
+	if (clock_mono_ms() - p->made_ms >= AGE_MAX_MS || !is_alive(p))
+		return false;
+	return now->is_unknown ||
+	       (now->like && premade_fits(&p->spec->spec, &now->like->spec->spec));
+}
+
 /* A list of those that are to go, taken out; the rest is counted in the pools. */
 static struct core_premade *pick_stale(struct cove *cove, struct warm_pool *pools,
-				       struct core_premade *const *now, size_t count)
+				       const struct pool_now *now, size_t count)
 {
 	struct core_warm *w = cove->warm;
-	uint64_t now_ms = clock_mono_ms();
 	struct core_premade *stale = NULL, **at = &w->list;
 
 	pthread_mutex_lock(&w->lock);
@@ -458,9 +506,7 @@ static struct core_premade *pick_stale(struct cove *cove, struct warm_pool *pool
 		const struct warm_pool *pool = pool_of(p, pools, count);
 		size_t i = pool ? (size_t)(pool - pools) : 0;
 
-		if (pool && now[i] && pools[i].ready < pools[i].size &&
-		    now_ms - p->made_ms < AGE_MAX_MS &&
-		    premade_fits(&p->spec->spec, &now[i]->spec->spec) && is_alive(p)) {
+		if (pool && pools[i].ready < pools[i].size && is_fit(p, &now[i])) {
 			pools[i].ready++;
 			at = &p->next;
 			continue;
@@ -631,37 +677,40 @@ static void fill(struct cove *cove, struct warm_pool *pool, const struct core_pr
 	if (r == 0)
 		r = premake(cove, pool, count, ret, &e);
 	pool->ready += ret->made - made;
-	if (r < 0)
+	if (r < 0 && r != -ECANCELED)
 		note_failure(w, pool, &e, ret);
-	else
+	else if (r == 0)
 		forget_failure(w, pool->id);
 	if (r == 0 && pool->ready < pool->size)
 		ret->next_ms = 0;
 }
 
-static bool is_said(const struct core_warm *w, const struct warm_pool *pools, size_t count)
+static bool is_published(const struct core_warm *w, const struct warm_pool *pools, size_t count)
 {
-	if (w->said_count != count)
+	const struct warm_pool *was = w->published;
+
+	if (w->published_count != count)
 		return false;
 	for (size_t i = 0; i < count; i++)
-		if (w->said[i].ready != pools[i].ready ||
-		    w->said[i].created_ms != pools[i].created_ms ||
-		    strcmp(w->said[i].id, pools[i].id) != 0 ||
-		    strcmp(w->said[i].why, pools[i].why) != 0)
+		if (was[i].ready != pools[i].ready || was[i].created_ms != pools[i].created_ms ||
+		    strcmp(was[i].id, pools[i].id) != 0 || strcmp(was[i].why, pools[i].why) != 0)
 			return false;
 	return true;
 }
 
-static void say(struct cove *cove, const struct warm_pool *pools, size_t count)
+/* What could not be written is tried again by the next pass. */
+static void state_publish(struct cove *cove, const struct warm_pool *pools, size_t count)
 {
 	struct core_warm *w = cove->warm;
 
-	if (is_said(w, pools, count))
+	if (is_published(w, pools, count))
 		return;
-	w->said_count = count;
-	memcpy(w->said, pools, count * sizeof(*pools));
-	if (warm_state_write(&cove->state, pools, count) < 0)
+	if (warm_state_write(&cove->state, pools, count) < 0) {
 		log_debug("the state of the pools could not be written");
+		return;
+	}
+	w->published_count = count;
+	memcpy(w->published, pools, count * sizeof(*pools));
 }
 
 static uint64_t room_for(const struct warm_pool *pool, uint64_t total, uint64_t of_keys)
@@ -675,7 +724,8 @@ static uint64_t room_for(const struct warm_pool *pool, uint64_t total, uint64_t 
 static void look_at_pools(struct cove *cove, struct warm_pool *pools, size_t count,
 			  struct core_warm_passed *ret)
 {
-	struct core_premade *now[WARM_POOLS_MAX] = {NULL}, *stale, *next;
+	struct pool_now now[WARM_POOLS_MAX] = {0};
+	struct core_premade *stale, *next;
 	uint64_t total = 0, of_keys = 0;
 
 	for (size_t i = 0; i < count; i++) {
@@ -685,8 +735,10 @@ static void look_at_pools(struct cove *cove, struct warm_pool *pools, size_t cou
 		pools[i].ready = 0;
 		pools[i].why[0] = 0;
 		if (read_owner(cove, &pools[i], &key, &e) < 0 ||
-		    premade_new(cove, &pools[i], &now[i], &e) < 0)
+		    premade_new(cove, &pools[i], &now[i].like, &e) < 0) {
+			now[i].is_unknown = is_passing(&e);
 			note_still(cove->warm, &pools[i], &e, ret);
+		}
 		key_done(&key);
 	}
 	stale = pick_stale(cove, pools, now, count);
@@ -703,14 +755,15 @@ static void look_at_pools(struct cove *cove, struct warm_pool *pools, size_t cou
 	for (size_t i = 0; i < count; i++) {
 		uint64_t had = pools[i].ready, more;
 
-		if (now[i] && pools[i].ready < pools[i].size)
-			fill(cove, &pools[i], now[i], room_for(&pools[i], total, of_keys), ret);
+		if (now[i].like && pools[i].ready < pools[i].size && !is_stopped(cove->warm))
+			fill(cove, &pools[i], now[i].like, room_for(&pools[i], total, of_keys),
+			     ret);
 		more = pools[i].ready - had;
 		total += more;
 		of_keys += pools[i].owner[0] ? more : 0;
 	}
 	for (size_t i = 0; i < count; i++)
-		core_premade_free(now[i]);
+		core_premade_free(now[i].like);
 }
 
 int core_warm_pass(struct cove *cove, struct core_warm_passed *ret, struct err *e)
@@ -731,7 +784,7 @@ int core_warm_pass(struct cove *cove, struct core_warm_passed *ret, struct err *
 			ret->next_ms = LOOK_AGAIN_MS;
 		look_at_pools(cove, pools, count, ret);
 		if (w->filler_fd >= 0)
-			say(cove, pools, count);
+			state_publish(cove, pools, count);
 	} else if (r == -EBUSY) { /* another server's */
 		ret->next_ms = LOOK_AGAIN_MS;
 		r = 0;

@@ -21,6 +21,8 @@ struct core_warm;
 int core_warm_new(struct core_warm **ret);
 /* Readable when one was taken; reading it (eight bytes) says that this was seen. Borrowed. */
 int core_warm_fd(const struct core_warm *w);
+/* From any thread: a pass that runs gives up what it is making, and no other makes anything. */
+void core_warm_stop(struct core_warm *w);
 /* Ends them all, and leaves nothing. No thread has it any more. NULL is fine. */
 void core_warm_free(struct core_warm *w, struct cove *cove);
 

@@ -5,7 +5,8 @@
  *
  * An id is 8 random hex digits. It is no secret: what a key makes carries it in its name, which is
  * the key's namespace on this machine (key_name_in), and in a box's record (spec.owner). So an id
- * is never given twice: the record of a key that was revoked stays.
+ * is never given twice while its record is there, and that of a key that was revoked stays. Only
+ * one that is damaged goes when its key is removed.
  *
  * A token is a prefix, the id and a secret of 32 random bytes, all of it in hex behind the prefix:
  * cove_<id><64 digits>. With "e2b_" before the same digits it is the same token, as some clients

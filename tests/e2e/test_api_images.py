@@ -108,6 +108,14 @@ def test_a_keys_images_are_counted(server, key):
     server.ask("POST", "/v1/images/import?name=three", tar_of({"a": b"3"}), token=mine).error(429, "limit")
     server.ask("POST", "/v1/images/one/tags", {"tag": "three"}, token=mine).error(429, "limit")
     server.ask("POST", "/v1/builds", {"name": "three", "text": "FROM one\n"}, token=mine).error(429, "limit")
+    server.ask("DELETE", "/v1/images/two", token=mine).ok(204)
+    names = ["two", "three", "four"]  # one is there, one more may be
+    for count in (3, 2):
+        asked = {"name": "one", "names": names[:count], "text": "FROM one\n"}
+        server.ask("POST", "/v1/builds", asked, token=mine).error(429, "limit")
+    server.ask("POST", "/v1/builds", {**asked, "names": ["two", "two"]}, token=mine).ok(201)
+    made = [i["name"] for i in server.ask("GET", "/v1/images", token=mine).ok().json["images"]]
+    assert set(made) & {"one", "two", "three", "four"} == {"one", "two"}
     for name in ("one", "two"):
         server.ask("DELETE", f"/v1/images/{name}", token=mine).ok(204)
 

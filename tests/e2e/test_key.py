@@ -121,6 +121,39 @@ def test_a_token_that_nobody_got_is_of_no_key(home):
     assert keys(home) == {}
 
 
+@pytest.fixture
+def unnoted(home):
+    """Breaks the audit log of keys: no row can be written. Called again it mends it."""
+    home("key", "create", "first").ok()
+    logs = pathlib.Path(home.home, "audit")
+    assert logs.is_dir()
+
+    def turn():
+        if logs.is_dir():
+            logs.rename(f"{logs}.away")
+            logs.write_text("")
+        else:
+            logs.unlink()
+            pathlib.Path(f"{logs}.away").rename(logs)
+    return turn
+
+
+def test_a_key_that_cannot_be_noted_is_none(home, unnoted):
+    unnoted()
+    assert home("key", "create", "ci").refused().out == b""
+    assert list(keys(home)) == ["first"]
+    unnoted()
+    assert TOKEN.fullmatch(home("key", "create", "ci").ok().text.strip())
+
+
+def test_a_key_whose_end_cannot_be_noted_ends(home, unnoted):
+    unnoted()
+    home("key", "rm", "first").refused()
+    assert keys(home) == {}
+    unnoted()
+    home.fails("not_found", "key", "rm", "first")
+
+
 def test_many_at_once_and_killed(home):
     """Of several with one name one is made. One that is killed has made a whole key or none."""
     with concurrent.futures.ThreadPoolExecutor(8) as pool:

@@ -447,6 +447,9 @@ def test_files_are_looked_at_and_changed(server, web):
     server.ask("PUT", f"{web}/files?path=/tmp/d/a", b"1").ok()
     server.ask("POST", f"{web}/files/move?path=/tmp/d/a", {"to": "/tmp/d/b"}).ok(204)
     server.ask("POST", f"{web}/files/chmod?path=/tmp/d/b", {"mode": "640"}).ok(204)
+    for mode in ("644junk", "8", "10000", "", "-1"):
+        server.ask("POST", f"{web}/files/chmod?path=/tmp/d/b", {"mode": mode}).error(400, "invalid")
+        server.ask("PUT", f"{web}/files?path=/tmp/d/c&mode={mode}", b"1").error(400, "invalid")
     entries = server.ask("GET", f"{web}/files/list?path=/tmp/d").ok().json["entries"]
     assert [(e["name"], e["type"], e["mode"]) for e in entries] == [("b", "file", 0o640)]
     tar = server.ask("GET", f"{web}/files?path=/tmp/d").ok()

@@ -608,6 +608,10 @@ def test_calls_that_last_leave_threads_to_others(serve):
         assert [begin(first) for _ in range(4)] == [100, 100, 100, 429]
         assert [begin(second) for _ in range(3)] == [100, 100, 429]
         server.ask("GET", "/v1/boxes", token=second).ok()
+        files = "/v1/boxes/none/files"
+        server.ask("GET", f"{files}/lines?path=/f", token=second).error(404)
+        server.ask("POST", f"{files}/edit?path=/f", {"edits": [{"old": "a", "new": "b"}]}, token=second).error(404)
+        server.ask("GET", f"{files}/grep?path=/f&pattern=a", token=second).error(429)
         server.ask("GET", "/v1/boxes").ok()
     wait_until(lambda: server.ask("POST", "/v1/run", {}, token=second).status == 400, "room again")
 

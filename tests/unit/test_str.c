@@ -92,6 +92,21 @@ TEST(numbers)
 	CHECK_EQ(v, 7);
 }
 
+TEST(octal_numbers)
+{
+	static const char *const bad[] = {"",	"8",  "644junk", "0x7",	  "+7",
+					  "-1", " 7", "7 ",	 "10000", "777777777777"};
+	unsigned v = 7;
+
+	CHECK(str_parse_octal("0", 07777, &v) && v == 0);
+	CHECK(str_parse_octal("644", 07777, &v) && v == 0644);
+	CHECK(str_parse_octal("07777", 07777, &v) && v == 07777);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		if (str_parse_octal(bad[i], 07777, &v))
+			FAIL(bad[i]);
+	CHECK(!str_parse_octal("7", 6, &v) && v == 07777);
+}
+
 TEST(durations)
 {
 	static const struct {
