@@ -4,13 +4,13 @@
 #include "base/buf.h"
 #include "base/fd.h"
 #include "base/str.h"
+#include "base/url.h"
 #include "core/core.h"
 #include "ev/ev.h"
 #include "http/http.h"
 #include "net/channel_tcp.h"
 #include "net/host.h"
 #include "net/tls.h"
-#include "store/webhook.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -28,7 +28,7 @@ struct poster {
 struct posting {
 	struct ev *ev; /* owned */
 	struct poster *poster;
-	const struct webhook_url *to;
+	const struct url *to;
 	struct channel *ch; /* owned; NULL before it is there */
 	struct ev_timer timer;
 	struct ev_io cancel;
@@ -82,7 +82,7 @@ static const char *refused(int family, const uint8_t *addr)
 }
 
 static int add_address(struct addresses *a, const struct addrinfo *i, const struct post *q,
-		       const struct webhook_url *u, struct err *e)
+		       const struct url *u, struct err *e)
 {
 	const void *addr =
 		i->ai_family == AF_INET
@@ -106,8 +106,7 @@ static int add_address(struct addresses *a, const struct addrinfo *i, const stru
 	return 0;
 }
 
-static int look_up(struct addresses *a, const struct post *q, const struct webhook_url *u,
-		   struct err *e)
+static int look_up(struct addresses *a, const struct post *q, const struct url *u, struct err *e)
 {
 	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG};
 	struct addrinfo *list = NULL;
@@ -253,7 +252,7 @@ static void on_cancel(struct ev_io *io, uint32_t events)
 	ev_quit(p->ev);
 }
 
-static int write_head(struct buf *out, const struct webhook_url *u, const struct post *q)
+static int write_head(struct buf *out, const struct url *u, const struct post *q)
 {
 	bool is_v6 = strchr(u->host, ':');
 	int r = buf_printf(out,
@@ -285,10 +284,10 @@ static int exchange(struct posting *p, const struct addresses *a, struct err *e)
 
 int post_send(struct poster *poster, const struct post *q, unsigned *ret_status, struct err *e)
 {
-	struct webhook_url u;
+	struct url u;
 	struct addresses addresses = {0};
 	struct posting p = {.poster = poster, .to = &u, .timer.on_timer = on_time, .e = e};
-	int r = webhook_url_parse(&u, q->url) < 0
+	int r = url_parse(&u, q->url) < 0
 			? err_set(e, ERR_INVALID, EINVAL, "'%.100s' is no URL", q->url)
 			: look_up(&addresses, q, &u, e);
 

@@ -6,6 +6,7 @@
 #include "base/lines.h"
 #include "base/rand.h"
 #include "base/str.h"
+#include "base/url.h"
 #include "store/feed.h"
 
 #include <errno.h>
@@ -38,55 +39,6 @@ uint64_t webhook_changed_ns(struct state *st)
 	if (st->home_fd < 0 || fstatat(st->home_fd, WEBHOOK_DIR, &s, AT_SYMLINK_NOFOLLOW) < 0)
 		return 0;
 	return (uint64_t)s.st_ctim.tv_sec * 1000000000u + (uint64_t)s.st_ctim.tv_nsec;
-}
-
-/* ---- URLs ---- */
-
-static bool take_host(struct webhook_url *u, const char *p, size_t n)
-{
-	bool is_v6 = n > 2 && p[0] == '[' && p[n - 1] == ']';
-
-	p += is_v6;
-	n -= is_v6 ? 2 : 0;
-	if (n == 0 || n >= sizeof(u->host))
-		return false;
-	memcpy(u->host, p, n);
-	u->host[n] = 0;
-	return true;
-}
-
-int webhook_url_parse(struct webhook_url *ret, const char *text)
-{
-	const char *at, *end, *colon;
-	size_t n;
-	uint64_t port;
-	char digits[8];
-
-	*ret = (struct webhook_url){.is_tls = str_starts(text, "https://")};
-	if (!ret->is_tls && !str_starts(text, "http://"))
-		return -EINVAL;
-	for (const char *c = text; *c; c++)
-		if (*c <= ' ' || *c >= 0x7f || strchr("#\\\"<>", *c))
-			return -EINVAL;
-	at = strstr(text, "://") + 3;
-	n = strcspn(at, "/?");
-	end = at + n;
-	if (memchr(at, '@', n))
-		return -EINVAL;
-	colon = memrchr(at, ':', n);
-	if (colon && memchr(colon, ']', (size_t)(end - colon)))
-		colon = NULL;
-	ret->port = ret->is_tls ? 443 : 80;
-	if (colon) {
-		if ((size_t)(end - colon - 1) >= sizeof(digits))
-			return -EINVAL;
-		snprintf(digits, sizeof(digits), "%.*s", (int)(end - colon - 1), colon + 1);
-		if (!str_parse_u64(digits, UINT16_MAX, &port) || port == 0)
-			return -EINVAL;
-		ret->port = (uint16_t)port;
-	}
-	ret->path = end;
-	return take_host(ret, at, (size_t)((colon ? colon : end) - at)) ? 0 : -EINVAL;
 }
 
 /* ---- the record ---- */
@@ -173,9 +125,9 @@ static int check_room(struct state *st, const struct webhook *w, struct err *e)
 
 static int check_url(const struct webhook *w, struct err *e)
 {
-	struct webhook_url u;
+	struct url u;
 
-	if (webhook_url_parse(&u, w->url) < 0)
+	if (url_parse(&u, w->url) < 0)
 		return err_set(e, ERR_INVALID, EINVAL,
 			       "'%.100s' is no URL as https://example.org/path", w->url);
 	/* Where the events of a tenant go is at least not readable on the way, and is no service

@@ -65,13 +65,3 @@ int webhook_log_add(struct state *st, const char *id, const char *line, size_t l
 int webhook_log_read(struct state *st, const char *id, char **ret);
 /* Changes when one is made or removed; 0: there is no directory. */
 uint64_t webhook_changed_ns(struct state *st);
-
-/* The parts of a URL. -EINVAL: none of http or https, with user information or a fragment, or with
- * what is no host. */
-struct webhook_url {
-	bool is_tls;
-	char host[DNS_NAME_MAX + 3]; /* without brackets */
-	uint16_t port;
-	const char *path; /* points into the text; "" for "/" */
-};
-int webhook_url_parse(struct webhook_url *ret, const char *text);
