@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -170,13 +171,15 @@ int webhook_make(struct state *st, struct webhook *w, struct err *e)
 		r = check_types(w->types, e);
 	if (r == 0)
 		r = state_make(st, e);
-	if (r == 0)
-		r = check_room(st, w, e);
 	if (r < 0)
 		return r;
 	fd = dir_open(st, true);
-	if (fd < 0)
-		return state_error(st, -fd, "make a webhook in", e);
+	/* One at a time counts and writes. */
+	if (fd < 0 || flock(fd, LOCK_EX) < 0)
+		return state_error(st, fd < 0 ? -fd : errno, "make a webhook in", e);
+	r = check_room(st, w, e);
+	if (r < 0)
+		return r;
 	rand_hex(name, 8);
 	str_copy(w->id, sizeof(w->id), name);
 	memcpy(w->secret, "whsec_", 6);
