@@ -80,4 +80,46 @@ TEST(many_at_once_are_no_more_than_one_key_may_have)
 	state_close(&st);
 }
 
+/* Until what is changed now has another time than `since`. */
+static void await_tick(uint64_t since)
+{
+	int fd = openat(st.home_fd, "tick", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	struct stat s;
+
+	do {
+		CHECK(fd >= 0 && futimens(fd, NULL) == 0 && fstat(fd, &s) == 0);
+	} while ((uint64_t)s.st_ctim.tv_sec * 1000000000u + (uint64_t)s.st_ctim.tv_nsec <= since);
+	close(fd);
+}
+
+TEST(deliveries_are_no_change_and_being_enabled_is_one)
+{
+	struct webhook_state s = {.disabled_ms = 1, .failures = 3, .cursor = 7};
+	struct webhook w;
+	uint64_t at;
+	char *log;
+
+	home_open(&st);
+	CHECK_EQ(webhook_changed_ns(&st), 0);
+	CHECK_EQ(make("", &w), 0);
+	CHECK_EQ(webhook_state_write(&st, w.id, &s), 0);
+	at = webhook_changed_ns(&st);
+	await_tick(at);
+	CHECK_EQ(webhook_state_write(&st, w.id, &s), 0);
+	CHECK_EQ(webhook_log_add(&st, w.id, "{}\n", 3), 0);
+	CHECK_EQ(webhook_changed_ns(&st), at);
+	CHECK_EQ(webhook_enable(&st, w.id, NULL, &e), 0);
+	CHECK(webhook_changed_ns(&st) != at);
+	CHECK_EQ(webhook_state_read(&st, &w, &s), 0);
+	CHECK(s.disabled_ms == 0 && s.failures == 0 && s.cursor == 7);
+	CHECK_EQ(webhook_log_read(&st, w.id, &log), 0);
+	CHECK_STR(log, "{}\n");
+	free(log);
+	CHECK_EQ(webhook_remove(&st, w.id, NULL, &e), 0);
+	CHECK_EQ(faccessat(st.home_fd, "webhooks/sent", F_OK, 0), 0);
+	CHECK_EQ(webhook_state_read(&st, &w, &s), 0);
+	CHECK_EQ(s.cursor, w.after);
+	state_close(&st);
+}
+
 TAP_MAIN
