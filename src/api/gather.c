@@ -304,6 +304,11 @@ void api_gather_soon(struct api *a)
 		ev_timer_set(a->ev, &g->timer, in);
 }
 
+bool api_gather_writes(const struct api *a)
+{
+	return a->gather && a->gather->writes;
+}
+
 static void on_watch(struct ev_io *io, uint32_t events)
 {
 	char drop[4096];

@@ -122,6 +122,8 @@ void api_gather_free(struct api_gather *g);
 void api_gather_hint(struct api *a, struct cove *cove, const char *box);
 /* In the loop: something may have happened. */
 void api_gather_soon(struct api *a);
+/* Is this server the one that writes the events? From any thread. */
+bool api_gather_writes(const struct api *a);
 
 /* ---- events.c: which rows somebody wants ---- */
 

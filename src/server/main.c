@@ -263,8 +263,10 @@ static int serve(struct server *s, struct err *e)
 	}
 	server_listen_end(s);
 	server_conn_free_all(s);
-	hooks_free(take_ptr(s->hooks));
+	/* Threads of the API may still ask for its counts. */
+	hooks_stop(s->hooks);
 	api_free(s->api);
+	hooks_free(take_ptr(s->hooks));
 	otlp_free(take_ptr(s->otlp));
 	server_setup_free(s);
 	ev_free(s->ev);
