@@ -2,7 +2,7 @@
  * cove-server, which `cove serve` starts; see server.h.
  *
  *	configuration -> lock -> sockets -> "ready" -> loop -> SIGTERM or SIGINT: no new requests,
- *	those under way are answered -> end
+ *	those under way are answered, for at most END_MS, or until a second signal -> end
  *	SIGHUP: the flags' file and the certificate are read again (setup.c)
  *
  * Exit status: 0 an orderly end, 1 it could not serve, 2 the configuration is wrong.
