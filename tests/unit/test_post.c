@@ -15,7 +15,7 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
-static const char *addresses[4]; /* of every name; NULL ends them */
+static const char *addresses[4];	  /* of every name; NULL ends them */
 static int asked_fd = -1, answer_fd = -1; /* says that it was asked; waits before it answers */
 
 struct answer {
