@@ -25,10 +25,25 @@ enum {
 	FEED_TAIL = 2 * FEED_ROW_MAX, /* the last whole row, and one that is being written */
 };
 
-const char *const feed_types[] = {"box.created", "box.started",	 "box.paused",	 "box.woken",
-				  "box.stopped", "box.removed",	 "box.snapshot", "exec.started",
-				  "exec.ended",	 "limit.hit",	 "door.ended",	 "door.denied",
-				  "ask.opened",	 "ask.answered", "missed",	 NULL};
+const char *const feed_types[] = {
+	[FEED_BOX_CREATED] = "box.created",
+	[FEED_BOX_STARTED] = "box.started",
+	[FEED_BOX_PAUSED] = "box.paused",
+	[FEED_BOX_WOKEN] = "box.woken",
+	[FEED_BOX_STOPPED] = "box.stopped",
+	[FEED_BOX_REMOVED] = "box.removed",
+	[FEED_BOX_SNAPSHOT] = "box.snapshot",
+	[FEED_EXEC_STARTED] = "exec.started",
+	[FEED_EXEC_ENDED] = "exec.ended",
+	[FEED_LIMIT_HIT] = "limit.hit",
+	[FEED_DOOR_ENDED] = "door.ended",
+	[FEED_DOOR_DENIED] = "door.denied",
+	[FEED_ASK_OPENED] = "ask.opened",
+	[FEED_ASK_ANSWERED] = "ask.answered",
+	[FEED_MISSED] = "missed",
+	[FEED_TYPES] = NULL,
+};
+_Static_assert(sizeof(feed_types) / sizeof(feed_types[0]) == FEED_TYPES + 1, "a word for each");
 
 static void segment_name(uint64_t first, char ret[FEED_NAME_SIZE])
 {

@@ -178,3 +178,11 @@ TEST(the_newest_is_found_behind_long_rows_and_a_part_of_the_next)
 	feed_close(&w);
 	state_close(&st);
 }
+
+TEST(each_type_of_row_has_a_word)
+{
+	for (int i = 0; i < FEED_TYPES; i++)
+		CHECK(feed_types[i] != NULL);
+	CHECK(!feed_types[FEED_TYPES]);
+	CHECK_STR(feed_types[FEED_ASK_ANSWERED], "ask.answered");
+}
