@@ -82,7 +82,7 @@ struct api_gather {
 	atomic_bool writes; /* other threads ask, too */
 	bool is_fresh;
 	int logs_fd;
-	uint64_t boxes_ms, slow_ms, kept_ms, kept_seq, synced_ms;
+	uint64_t boxes_ms, swept_ms, slow_ms, kept_ms, kept_seq, synced_ms;
 	struct timespec boxes_time;
 	unsigned rows;
 	struct cgroup_reader *groups; /* owned */
