@@ -57,7 +57,7 @@ static bool type_passes(const struct api_events_filter *f, const char *row)
 		return true;
 	snprintf(type, sizeof(type), "%.*s", (int)(n < 31 ? n : 31), word);
 	n = (size_t)gather_type(type);
-	return n < GATHER_TYPES && f->types >> n & 1;
+	return n < FEED_TYPES && f->types >> n & 1;
 }
 
 static bool label_passes(const struct api_events_filter *f, const char *row, size_t len)

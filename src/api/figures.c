@@ -218,14 +218,14 @@ void figures_event(struct figures *f, const json_t *row)
 	if (!o)
 		return;
 	o->events[at]++;
-	if (at == GATHER_EXEC_ENDED)
+	if (at == FEED_EXEC_ENDED)
 		prom_times_add(&o->execs, figures_number(data, "duration_ms") * 1000);
-	limit = at == GATHER_LIMIT_HIT ? index_of(limits, LIMITS,
-						  json_string_value(json_object_get(data, "limit")))
-				       : -1;
+	limit = at == FEED_LIMIT_HIT ? index_of(limits, LIMITS,
+						json_string_value(json_object_get(data, "limit")))
+				     : -1;
 	if (limit >= 0)
 		o->limits[limit]++;
-	if (at == GATHER_BOX_STOPPED || at == GATHER_BOX_REMOVED)
+	if (at == FEED_BOX_STOPPED || at == FEED_BOX_REMOVED)
 		use_add(f, false, o->id, json_object_get(row, "labels"),
 			figures_number(data, "alive_ms"), figures_number(data, "cpu_us"));
 }

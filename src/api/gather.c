@@ -17,7 +17,7 @@
 #include <sys/inotify.h>
 #include <sys/stat.h>
 
-enum { UNSETTLED_MS = 100 };
+enum { RECHECK_MS = 100 };
 
 /* ---- which boxes there are ---- */
 
@@ -100,10 +100,14 @@ static int sweep_names(struct api_gather *g)
 			r = add_new(g, names[i]);
 	state_names_free(names, count);
 	g->is_fresh = false;
+	/* Otherwise the next pass goes on with it. */
+	if (r == 0 && g->rows < GATHER_ROWS_MAX)
+		g->swept_ms = g->mono_ms;
 	return r;
 }
 
-/* A directory that was changed a moment ago may change again without another time. */
+/* A directory that was changed a moment ago may change again without another time: it is looked at
+ * once more when that cannot be any more, however long that is after. */
 static bool boxes_changed(struct api_gather *g)
 {
 	struct stat st;
@@ -116,14 +120,56 @@ static bool boxes_changed(struct api_gather *g)
 	g->boxes_time = st.st_mtim;
 	if (changed)
 		g->boxes_ms = g->mono_ms;
-	return g->boxes_ms == 0 || g->mono_ms - g->boxes_ms < UNSETTLED_MS;
+	return g->swept_ms < g->boxes_ms + RECHECK_MS;
+}
+
+/* Back to where they were, before those that came since. */
+static void keep_hints(struct api_gather *g, struct gather_box **hints, size_t count)
+{
+	size_t room;
+
+	pthread_mutex_lock(&g->lock);
+	room = GATHER_HINTS_MAX - g->hint_count;
+	for (; count > room; count--)
+		gather_box_free(hints[count - 1]);
+	memmove(g->hints + count, g->hints, g->hint_count * sizeof(hints[0]));
+	memcpy(g->hints, hints, count * sizeof(hints[0]));
+	g->hint_count += count;
+	pthread_mutex_unlock(&g->lock);
+}
+
+/* *hint is taken, or left where it is to come again. */
+static int take_hint(struct api_gather *g, struct gather_box **hint)
+{
+	struct gather_box *b = gather_box_find(g, (*hint)->name);
+	int r = 0;
+
+	/* One of that name that was removed meanwhile ends first, in a further pass if it has many
+	 * events: until then the place is its own. */
+	if (b && b->created_ms != (*hint)->created_ms) {
+		b->is_there = false;
+		r = end_gone(g);
+		if (r < 0 || gather_box_find(g, (*hint)->name))
+			return r;
+		b = NULL;
+	}
+	if (!b)
+		return gather_box_insert(g, take_ptr(*hint));
+	/* Its log may have been begun, and be gone, since it was looked at first. */
+	if (b->fd < 0 && (*hint)->fd >= 0) {
+		b->fd = take_fd((*hint)->fd);
+		b->log_ino = (*hint)->log_ino;
+		b->at = 0;
+	}
+	gather_box_free(take_ptr(*hint));
+	return 0;
 }
 
 /* Those that handlers made; they may be gone already. */
 static int take_hints(struct api_gather *g)
 {
 	struct gather_box *hints[GATHER_HINTS_MAX];
-	size_t count;
+	size_t count, kept = 0;
 	int r = 0;
 
 	pthread_mutex_lock(&g->lock);
@@ -132,25 +178,11 @@ static int take_hints(struct api_gather *g)
 	g->hint_count = 0;
 	pthread_mutex_unlock(&g->lock);
 	for (size_t i = 0; i < count; i++) {
-		struct gather_box *b = gather_box_find(g, hints[i]->name);
-
-		/* One of that name that was removed meanwhile ends first. */
-		if (b && b->created_ms != hints[i]->created_ms && r == 0) {
-			b->is_there = false;
-			r = end_gone(g);
-			b = r == 0 ? gather_box_find(g, hints[i]->name) : b;
-		}
-		/* Its log may have been begun, and be gone, since it was looked at first. */
-		if (b && r == 0 && b->fd < 0 && hints[i]->fd >= 0) {
-			b->fd = take_fd(hints[i]->fd);
-			b->log_ino = hints[i]->log_ino;
-			b->at = 0;
-		}
-		if (b || r < 0)
-			gather_box_free(hints[i]);
-		else
-			r = gather_box_insert(g, hints[i]);
+		r = r < 0 ? r : take_hint(g, &hints[i]);
+		if (hints[i])
+			hints[kept++] = hints[i];
 	}
+	keep_hints(g, hints, kept);
 	return r;
 }
 
@@ -304,6 +336,11 @@ void api_gather_soon(struct api *a)
 		ev_timer_set(a->ev, &g->timer, in);
 }
 
+bool api_gather_writes(const struct api *a)
+{
+	return a->gather && a->gather->writes;
+}
+
 static void on_watch(struct ev_io *io, uint32_t events)
 {
 	char drop[4096];
@@ -339,12 +376,14 @@ int api_gather_start(struct api *a)
 	g->feed = (struct feed_writer){.dir_fd = -1, .lock_fd = -1, .fd = -1};
 	g->timer.on_timer = on_time;
 	g->job = (struct ev_job){.on_run = on_run, .on_done = on_run_done, .urgent = true};
-	g->watch =
-		(struct ev_io){.on_event = on_watch, .fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK)};
+	g->watch.on_event = on_watch;
+	g->watch.fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+	r = g->watch.fd < 0 ? -errno : 0;
 	pthread_mutex_init(&g->lock, NULL);
 	a->gather = g;
 	g->figures = figures_new(a->options.labels, a->options.label_count);
-	r = !g->figures ? -ENOMEM : g->watch.fd < 0 ? -errno : ev_io_add(a->ev, &g->watch, EPOLLIN);
+	if (r == 0)
+		r = g->figures ? ev_io_add(a->ev, &g->watch, EPOLLIN) : -ENOMEM;
 	if (r == 0)
 		ev_timer_set(a->ev, &g->timer, 0);
 	return r;

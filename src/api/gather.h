@@ -23,24 +23,6 @@
 
 #include <pthread.h>
 
-enum gather_type {
-	GATHER_BOX_CREATED,
-	GATHER_BOX_STARTED,
-	GATHER_BOX_PAUSED,
-	GATHER_BOX_WOKEN,
-	GATHER_BOX_STOPPED,
-	GATHER_BOX_REMOVED,
-	GATHER_BOX_SNAPSHOT,
-	GATHER_EXEC_STARTED,
-	GATHER_EXEC_ENDED,
-	GATHER_LIMIT_HIT,
-	GATHER_DOOR_ENDED,
-	GATHER_DOOR_DENIED,
-	GATHER_ASK_OPENED,
-	GATHER_ASK_ANSWERED,
-	GATHER_MISSED,
-	GATHER_TYPES,
-};
 enum { GATHER_TYPES_MAX = 24 };
 
 /* "box.created" and so on; -1 for another word, NULL after the last. */
@@ -100,7 +82,7 @@ struct api_gather {
 	atomic_bool writes; /* other threads ask, too */
 	bool is_fresh;
 	int logs_fd;
-	uint64_t boxes_ms, slow_ms, kept_ms, kept_seq, synced_ms;
+	uint64_t boxes_ms, swept_ms, slow_ms, kept_ms, kept_seq, synced_ms;
 	struct timespec boxes_time;
 	unsigned rows;
 	struct cgroup_reader *groups; /* owned */
@@ -122,15 +104,17 @@ void api_gather_free(struct api_gather *g);
 void api_gather_hint(struct api *a, struct cove *cove, const char *box);
 /* In the loop: something may have happened. */
 void api_gather_soon(struct api *a);
+/* Is this server the one that writes the events? From any thread. */
+bool api_gather_writes(const struct api *a);
 
 /* ---- events.c: which rows somebody wants ---- */
 
 struct api_events_filter {
 	char owner[9];		 /* "": of all */
-	uint32_t types;		 /* 1 << gather_type; 0: all */
+	uint32_t types;		 /* 1 << feed_type; 0: all */
 	const char *box, *label; /* NULL: all; "NAME" or "NAME=VALUE". In what the owner keeps */
 };
-_Static_assert((int)GATHER_TYPES < (int)GATHER_TYPES_MAX, "bits of a filter");
+_Static_assert((int)FEED_TYPES < (int)GATHER_TYPES_MAX, "bits of a filter");
 bool api_events_pass(const struct api_events_filter *f, const char *row, size_t len);
 /* "box.created,exec.ended" */
 int api_events_types(const char *list, uint32_t *ret, struct err *e);
@@ -141,7 +125,7 @@ int api_events_types(const char *list, uint32_t *ret, struct err *e);
 struct gather_box *gather_box_new(struct state *st, const char *name);
 void gather_box_free(struct gather_box *b);
 /* One more row; data is taken. what, seq: where it is from; NULL: from no file. */
-int gather_emit(struct api_gather *g, struct gather_box *b, enum gather_type type, uint64_t time_ms,
+int gather_emit(struct api_gather *g, struct gather_box *b, enum feed_type type, uint64_t time_ms,
 		const char *what, uint64_t seq, json_t *data);
 /* What is new in its files. */
 int gather_box_read(struct api_gather *g, struct gather_box *b);

@@ -113,7 +113,7 @@ void gather_box_free(struct gather_box *b)
 
 /* ---- rows ---- */
 
-int gather_emit(struct api_gather *g, struct gather_box *b, enum gather_type type, uint64_t time_ms,
+int gather_emit(struct api_gather *g, struct gather_box *b, enum feed_type type, uint64_t time_ms,
 		const char *what, uint64_t seq, json_t *data)
 {
 	json_t *row = json_pack("{s:I,s:I,s:s,s:s,s:I}", "seq", (json_int_t)g->feed.next, "time_ms",
@@ -165,7 +165,7 @@ static int emit_limit(struct api_gather *g, struct gather_box *b, uint64_t at_ms
 	for (size_t i = 0; cause && i < sizeof(limits) / sizeof(limits[0]); i++)
 		if (strcmp(cause, limits[i]) == 0)
 			return gather_emit(
-				g, b, GATHER_LIMIT_HIT, at_ms, NULL, 0,
+				g, b, FEED_LIMIT_HIT, at_ms, NULL, 0,
 				json_pack("{s:s,s:O?}", "limit", cause, "exec_id", exec));
 	return 0;
 }
@@ -211,12 +211,12 @@ static int type_of_event(const char *event)
 {
 	static const struct {
 		const char *word;
-		enum gather_type type;
+		enum feed_type type;
 	} known[] = {
-		{"open", GATHER_BOX_STARTED},	  {"close", GATHER_BOX_STOPPED},
-		{"pause", GATHER_BOX_PAUSED},	  {"resume", GATHER_BOX_WOKEN},
-		{"command", GATHER_EXEC_STARTED}, {"result", GATHER_EXEC_ENDED},
-		{"door", GATHER_DOOR_ENDED},	  {"snapshot", GATHER_BOX_SNAPSHOT},
+		{"open", FEED_BOX_STARTED},	{"close", FEED_BOX_STOPPED},
+		{"pause", FEED_BOX_PAUSED},	{"resume", FEED_BOX_WOKEN},
+		{"command", FEED_EXEC_STARTED}, {"result", FEED_EXEC_ENDED},
+		{"door", FEED_DOOR_ENDED},	{"snapshot", FEED_BOX_SNAPSHOT},
 	};
 
 	for (size_t i = 0; event && i < sizeof(known) / sizeof(known[0]); i++)
@@ -236,7 +236,7 @@ static int emit_event(struct api_gather *g, struct gather_box *b, json_t *data)
 	if (seq <= b->seq)
 		return 0;
 	if (seq > b->seq + 1)
-		r = gather_emit(g, b, GATHER_MISSED, at_ms, "box_seq", seq - 1,
+		r = gather_emit(g, b, FEED_MISSED, at_ms, "box_seq", seq - 1,
 				json_pack("{s:I}", "count", (json_int_t)(seq - 1 - b->seq)));
 	if (r == 0)
 		b->seq = seq - 1;
@@ -249,15 +249,15 @@ static int emit_event(struct api_gather *g, struct gather_box *b, json_t *data)
 	json_object_del(data, "event");
 	json_object_del(data, "box");
 	cut_command(data);
-	if (type == GATHER_BOX_STARTED)
+	if (type == FEED_BOX_STARTED)
 		set_run(g, b, at_ms);
-	if (type == GATHER_BOX_STOPPED)
+	if (type == FEED_BOX_STOPPED)
 		add_use(g, b, at_ms, data);
-	r = gather_emit(g, b, (enum gather_type)type, at_ms, "box_seq", seq, json_incref(data));
+	r = gather_emit(g, b, (enum feed_type)type, at_ms, "box_seq", seq, json_incref(data));
 	if (r < 0)
 		return r;
 	b->seq = seq;
-	return type == GATHER_EXEC_ENDED || type == GATHER_BOX_STOPPED || type == GATHER_BOX_PAUSED
+	return type == FEED_EXEC_ENDED || type == FEED_BOX_STOPPED || type == FEED_BOX_PAUSED
 		       ? emit_limit(g, b, at_ms, data)
 		       : 0;
 }
@@ -401,19 +401,19 @@ static int on_door_row(void *arg, const char *box, const struct audit_row *row)
 	if (row->seq <= b->door_row)
 		return 0;
 	if (strcmp(row->kind, "ask") == 0)
-		type = GATHER_ASK_OPENED;
+		type = FEED_ASK_OPENED;
 	else if (strcmp(row->kind, "answer") == 0)
-		type = GATHER_ASK_ANSWERED;
+		type = FEED_ASK_ANSWERED;
 	else if (row->verdict && strcmp(row->verdict, "deny") == 0 && may_emit_denial(g, b))
-		type = GATHER_DOOR_DENIED;
+		type = FEED_DOOR_DENIED;
 	if (type >= 0) {
 		data = data_of_row(row);
-		if (type == GATHER_DOOR_DENIED && b->left_out)
+		if (type == FEED_DOOR_DENIED && b->left_out)
 			json_object_set_new(data, "left_out",
 					    json_integer((json_int_t)b->left_out));
-		r = gather_emit(g, b, (enum gather_type)type, row->time_ms, "audit_seq", row->seq,
+		r = gather_emit(g, b, (enum feed_type)type, row->time_ms, "audit_seq", row->seq,
 				data);
-		if (r == 0 && type == GATHER_DOOR_DENIED)
+		if (r == 0 && type == FEED_DOOR_DENIED)
 			b->left_out = 0;
 	}
 	if (r == 0)
@@ -482,7 +482,7 @@ void gather_box_skip(struct api_gather *g, struct gather_box *b)
 int gather_box_created(struct api_gather *g, struct gather_box *b)
 {
 	int r = b->has_row ? 0
-			   : gather_emit(g, b, GATHER_BOX_CREATED, b->created_ms, NULL, 0,
+			   : gather_emit(g, b, FEED_BOX_CREATED, b->created_ms, NULL, 0,
 					 json_pack("{s:b}", "one_shot", b->one_shot));
 
 	b->has_row = r == 0;
@@ -495,7 +495,7 @@ int gather_box_removed(struct api_gather *g, struct gather_box *b)
 
 	if (b->started_ms)
 		add_use(g, b, g->now_ms, data);
-	return gather_emit(g, b, GATHER_BOX_REMOVED, g->now_ms, NULL, 0, data);
+	return gather_emit(g, b, FEED_BOX_REMOVED, g->now_ms, NULL, 0, data);
 }
 
 /* A keeper that was lost, or a host that went down, wrote no end. */
@@ -505,7 +505,7 @@ static int emit_lost(struct api_gather *g, struct gather_box *b, const struct re
 	int r;
 
 	add_use(g, b, record->ended_ms, data);
-	r = gather_emit(g, b, GATHER_BOX_STOPPED, record->ended_ms, NULL, 0, json_incref(data));
+	r = gather_emit(g, b, FEED_BOX_STOPPED, record->ended_ms, NULL, 0, json_incref(data));
 	if (r == 0)
 		r = emit_limit(g, b, record->ended_ms, data);
 	json_decref(data);

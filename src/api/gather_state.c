@@ -188,11 +188,11 @@ static void replay_box(struct replay *p, struct gather_box *b, int type, const j
 		b->seq = seq;
 	if (door > b->door_row)
 		b->door_row = door;
-	if (type == GATHER_BOX_STARTED)
+	if (type == FEED_BOX_STARTED)
 		b->started_ms = figures_number(row, "time_ms");
-	if (type == GATHER_BOX_STOPPED)
+	if (type == FEED_BOX_STOPPED)
 		b->started_ms = b->cpu_us = 0;
-	if (type != GATHER_BOX_REMOVED)
+	if (type != FEED_BOX_REMOVED)
 		return;
 	/* What its door allowed is yet to be counted. */
 	(void)gather_box_read(p->g, b);
@@ -210,7 +210,7 @@ static bool on_replayed(void *arg, uint64_t seq, char *text, size_t len)
 	if (name && type >= 0) {
 		figures_event(p->g->figures, row);
 		b = gather_box_find(p->g, name);
-		if (!b && type != GATHER_BOX_REMOVED) {
+		if (!b && type != FEED_BOX_REMOVED) {
 			b = box_of(name, figures_number(row, "created_ms"),
 				   json_object_get(row, "labels"));
 			p->r = b ? gather_box_insert(p->g, b) : -ENOMEM;

@@ -389,6 +389,8 @@ int fd_open_below(int dir_fd, const char *name, bool make)
 	if (fd < 0 && errno == ENOENT && make) {
 		if (mkdirat(dir_fd, name, 0700) < 0 && errno != EEXIST)
 			return -errno;
+		if (fsync(dir_fd) < 0)
+			return -errno;
 		fd = openat(dir_fd, name, FLAGS);
 	}
 	return fd < 0 ? -errno : fd;

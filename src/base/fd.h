@@ -75,8 +75,8 @@ void fd_set_send_room(int fd, unsigned bytes);
 /* Has the caller asked to end, by making it readable? False for none (0 or less). */
 bool fd_is_cancelled(int cancel_fd);
 
-/* A directory below another, made (0700) if it is missing; not through a link. Returns a descriptor
- * or -errno. */
+/* A directory below another, made (0700, durably) if it is missing; not through a link. Returns a
+ * descriptor or -errno. */
 int fd_open_below(int dir_fd, const char *name, bool make);
 
 /* Reads a whole small file relative to dir_fd (or AT_FDCWD) without following a final link. The

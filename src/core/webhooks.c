@@ -106,28 +106,12 @@ int cove_webhook_remove(struct cove *cove, const char *id, const char *owner,
 	return core_return(cove, NULL, webhook_remove(&cove->state, id, owner, &e), &e, err);
 }
 
-static int enable(struct cove *cove, const char *id, const char *owner, struct err *e)
-{
-	struct webhook_state s;
-	struct webhook w;
-	int r = webhook_read(&cove->state, id, owner, &w, e);
-
-	if (r < 0)
-		return r;
-	explicit_bzero(w.secret, sizeof(w.secret));
-	r = webhook_state_read(&cove->state, &w, &s);
-	s.disabled_ms = s.failures = s.next_ms = 0;
-	if (r == 0)
-		r = webhook_state_write(&cove->state, id, &s);
-	return r < 0 ? err_errno(e, -r, "enable webhook '%s'", id) : 0;
-}
-
 int cove_webhook_enable(struct cove *cove, const char *id, const char *owner,
 			struct cove_error *err)
 {
 	struct err e = {0};
 
-	return core_return(cove, NULL, enable(cove, id, owner, &e), &e, err);
+	return core_return(cove, NULL, webhook_enable(&cove->state, id, owner, &e), &e, err);
 }
 
 int cove_webhook_log(struct cove *cove, const char *id, const char *owner, char **ret,

@@ -52,7 +52,7 @@ static const struct setting settings[] = {
 	 "ports of boxes are <port>-<box>.NAME, which a wildcard in the DNS leads here; "
 	 "https://NAME[:PORT] where something in front does TLS"},
 	{"private", FLAG, AT(private), 0, NULL,
-	 "serve the process that started this one alone: end when stdin does"},
+	 "serve the process that started this one alone, at --socket: end when stdin does"},
 	{"threads", NUMBER, AT(threads), 1000, "N", "for calls that block; default 32"},
 	{"connections", NUMBER, AT(connections), 1000000, "N", "at once; default 12000"},
 	{"otlp", TEXT, AT(otlp), 0, "URL",
@@ -324,6 +324,10 @@ int server_config_read(struct server_config *ret, char *const *argv, struct err 
 		r = take_flag(&c, &at, false, e);
 	if (r == 0 && !c.tls_cert != !c.tls_key)
 		r = err_set(e, ERR_INVALID, EINVAL, "tls-cert and tls-key go together");
+	/* The usual place is the socket of the one server that the state directory has. */
+	if (r == 0 && c.private && !c.socket)
+		r = err_set(e, ERR_INVALID, EINVAL,
+			    "private needs a socket of its own: give --socket PATH, or none");
 	if (r == 0 && c.domain)
 		r = take_domain(&c, e);
 	if (r < 0)

@@ -34,7 +34,8 @@ struct server_config {
 	char *domain; /* ports of boxes are <port>-<box>.<domain>; "NAME", "https://NAME[:PORT]" */
 	char domain_name[256], domain_scheme[8]; /* its parts; "": it has no scheme */
 	unsigned domain_port;
-	bool private; /* ends when stdin does; others may serve the same state directory */
+	/* Ends when stdin does; others may serve the same state directory. socket is given. */
+	bool private;
 	uint64_t threads, connections;
 	char *otlp, *otlp_headers; /* where traces go, with what; NULL: $OTEL_... or nowhere */
 	uint64_t webhook_retry_ms, webhook_failures; /* the first wait; then it is disabled */

@@ -19,7 +19,11 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-enum { HOOKS_LOOK_MS = 1000 };
+enum {
+	HOOKS_LOOK_MS = 1000,
+	HOOKS_TICK_MS = 100,	/* two changes of a directory so far apart have not the same time */
+	NOT_TAKEN = -EREMOTEIO, /* the receiver's fault: in the webhook's own log */
+};
 
 struct hook {
 	struct hooks *hooks;
@@ -32,6 +36,10 @@ struct hook {
 	struct poster *poster;
 	uint64_t until_ms;
 	int r, rows;
+	bool has_moved;	  /* its cursor has, in that turn */
+	struct err error; /* of r, unless it is NOT_TAKEN */
+	/* The loop's. */
+	int trouble; /* what was said in the log */
 };
 
 struct hooks {
@@ -41,7 +49,9 @@ struct hooks {
 	struct ev_timer timer;
 	struct hook **list; /* owned */
 	size_t count;
-	uint64_t changed_ns;
+	uint64_t changed_ns, changed_ms; /* the records': their time, and when it was seen */
+	uint64_t loaded_ms;
+	bool must_load, is_stopped;
 	int cancel_fd; /* owned */
 	atomic_ullong delivered, failed;
 };
@@ -104,7 +114,7 @@ static void failed(struct hook *k, uint64_t seq, unsigned status, uint64_t ms, s
 	str_copy(s->reason, sizeof(s->reason), e->msg);
 	if (s->failures >= o->failures_max)
 		s->disabled_ms = clock_wall_ms();
-	k->r = -EIO;
+	k->r = NOT_TAKEN;
 }
 
 static void deliver(struct hook *k, uint64_t seq, const char *body, size_t len)
@@ -155,7 +165,7 @@ static bool has_owner(struct hook *k)
 	int r = 0;
 
 	if (k->w.owner[0])
-		r = key_read(&k->hooks->api->cove->state, k->w.owner, &key, NULL);
+		r = key_read(&k->hooks->api->cove->state, k->w.owner, &key, &k->error);
 	is_gone = r == -ENOENT || key.revoked_ms;
 	key_done(&key);
 	if (is_gone) {
@@ -166,6 +176,13 @@ static bool has_owner(struct hook *k)
 	/* Of one that cannot be read nothing is known: later again. */
 	k->r = r;
 	return r == 0;
+}
+
+static int write_state(struct hook *k)
+{
+	int r = webhook_state_write(&k->hooks->api->cove->state, k->w.id, &k->state);
+
+	return r < 0 ? err_errno(&k->error, -r, "keep how far it is") : 0;
 }
 
 static bool on_row(void *arg, uint64_t seq, char *row, size_t len)
@@ -181,7 +198,7 @@ static bool on_row(void *arg, uint64_t seq, char *row, size_t len)
 		deliver(k, seq, row, len);
 		if (k->r == 0) {
 			k->state.cursor = seq;
-			k->r = webhook_state_write(&k->hooks->api->cove->state, k->w.id, &k->state);
+			k->r = write_state(k);
 		}
 	} else {
 		k->state.cursor = seq;
@@ -192,22 +209,26 @@ static bool on_row(void *arg, uint64_t seq, char *row, size_t len)
 static void on_run(struct ev_job *j, void *poster)
 {
 	struct hook *k = container(j, struct hook, job);
-	struct state *st = &k->hooks->api->cove->state;
-	uint64_t before = k->state.cursor;
+	struct webhook_state *now = &k->state;
+	uint64_t cursor = now->cursor, failures = now->failures;
 	struct feed_reader reader;
-	int n = poster ? 1 : 0;
+	int n = 1;
 
 	k->poster = poster;
 	k->until_ms = clock_mono_ms() + HOOKS_BATCH_MS;
-	k->r = k->rows = 0;
-	feed_reader_init(&reader, st, k->state.cursor);
+	k->rows = 0;
+	k->r = poster ? 0 : err_errno(&k->error, ENOMEM, "begin to send");
+	feed_reader_init(&reader, &k->hooks->api->cove->state, cursor);
 	while (n > 0 && k->r == 0 && k->rows < HOOKS_ROWS && clock_mono_ms() < k->until_ms)
 		n = feed_read(&reader, on_row, k);
 	feed_reader_done(&reader);
+	if (n < 0 && k->r == 0)
+		k->r = err_errno(&k->error, -n, "read the events");
+	k->has_moved = now->cursor != cursor;
 	/* Also what was passed over, and what went wrong. */
-	if ((k->state.cursor != before || k->r < 0) &&
-	    webhook_state_write(st, k->w.id, &k->state) < 0)
-		k->r = -EIO;
+	if (k->has_moved || now->failures != failures || now->disabled_ms)
+		n = write_state(k);
+	k->r = n < 0 ? n : k->r;
 }
 
 /* ---- which are due, in the loop ---- */
@@ -218,24 +239,28 @@ static void hook_free(struct hook *k)
 	free(k);
 }
 
-static struct hook *hook_new(struct hooks *h, const struct webhook *w)
+/* *ret is NULL for one of types that are not known here: it gets nothing. */
+static int hook_new(struct hooks *h, const struct webhook *w, struct hook **ret)
 {
 	struct hook *k = calloc(1, sizeof(*k));
 	struct err e;
+	int r;
 
+	*ret = NULL;
 	if (!k)
-		return NULL;
+		return -ENOMEM;
 	k->hooks = h;
 	k->w = *w;
-	if (webhook_state_read(&h->api->cove->state, w, &k->state) < 0 ||
-	    api_events_types(k->w.types, &k->filter.types, &e) < 0) {
+	r = webhook_state_read(&h->api->cove->state, w, &k->state);
+	if (r < 0 || api_events_types(k->w.types, &k->filter.types, &e) < 0) {
 		hook_free(k);
-		return NULL;
+		return r;
 	}
 	str_copy(k->filter.owner, sizeof(k->filter.owner), w->owner);
 	k->filter.box = k->w.box[0] ? k->w.box : NULL;
 	k->filter.label = k->w.label[0] ? k->w.label : NULL;
-	return k;
+	*ret = k;
+	return 0;
 }
 
 static struct hook *take_known(struct hooks *h, const char *id)
@@ -246,15 +271,24 @@ static struct hook *take_known(struct hooks *h, const char *id)
 	return NULL;
 }
 
-/* Of those that are there what is under way goes on; the others are let go. */
+/* Of those that are there what is under way goes on; the others are let go. The records are read
+ * when their directory has another time, and once more after the tick in which it got that. */
 static void reload(struct hooks *h)
 {
 	struct webhook *now = NULL;
 	struct hook **list;
 	size_t count = 0, n = 0;
-	uint64_t changed = webhook_changed_ns(&h->api->cove->state);
+	uint64_t changed = webhook_changed_ns(&h->api->cove->state), now_ms = clock_mono_ms();
+	bool is_whole = true;
 
-	if (changed == h->changed_ns || webhook_list(&h->api->cove->state, &now, &count, NULL) < 0)
+	if (changed != h->changed_ns) {
+		h->changed_ns = changed;
+		h->changed_ms = now_ms;
+	} else if (!h->must_load && h->loaded_ms >= h->changed_ms + HOOKS_TICK_MS) {
+		return;
+	}
+	h->must_load = true;
+	if (webhook_list(&h->api->cove->state, &now, &count, NULL) < 0)
 		return;
 	list = calloc(count + h->count + 1, sizeof(struct hook *));
 	for (size_t i = 0; list && i < count; i++) {
@@ -263,8 +297,8 @@ static void reload(struct hooks *h)
 		/* It may have been enabled again. */
 		if (k && !k->busy && k->state.disabled_ms)
 			(void)webhook_state_read(&h->api->cove->state, &k->w, &k->state);
-		if (!k)
-			k = hook_new(h, &now[i]);
+		if (!k && hook_new(h, &now[i], &k) < 0)
+			is_whole = false;
 		if (k)
 			list[n++] = k;
 	}
@@ -282,10 +316,27 @@ static void reload(struct hooks *h)
 		free(h->list);
 		h->list = list;
 		h->count = n;
-		h->changed_ns = changed;
+		h->loaded_ms = now_ms;
+		h->must_load = !is_whole;
 	}
 	explicit_bzero(now, count * sizeof(*now));
 	free(now);
+}
+
+/* Whatever kept it from going on may do so for long: what has come no further waits, as after a
+ * first failure, and the log has it once. */
+static void pause_stuck(struct hook *k)
+{
+	uint64_t now_ms = clock_wall_ms();
+	/* Of one that was removed meanwhile there is no place for its state. */
+	bool is_trouble = k->r < 0 && k->r != NOT_TAKEN && k->r != -ECANCELED &&
+			  k->r != -EKEYREVOKED && k->r != -ENOENT;
+
+	if (is_trouble && k->r != k->trouble)
+		server_log("error", "webhook %s waits: %s", k->w.id, k->error.msg);
+	k->trouble = is_trouble ? k->r : 0;
+	if ((k->r < 0 || !k->has_moved) && k->state.next_ms <= now_ms)
+		k->state.next_ms = now_ms + k->hooks->options.retry_ms;
 }
 
 static void on_run_done(struct ev_job *j)
@@ -294,8 +345,10 @@ static void on_run_done(struct ev_job *j)
 	struct hooks *h = k->hooks;
 
 	k->busy = false;
-	if (k->is_gone)
-		h->changed_ns = 0; /* the next look lets it go */
+	pause_stuck(k);
+	/* The next look lets it go; or finds that it was enabled again since. */
+	if (k->is_gone || k->r == -ENOENT || k->state.disabled_ms)
+		h->must_load = true;
 	hooks_wake(h);
 }
 
@@ -312,11 +365,11 @@ void hooks_wake(struct hooks *h)
 {
 	uint64_t now_ms = clock_wall_ms(), soonest = HOOKS_LOOK_MS, oldest, newest;
 
-	if (!h)
+	if (!h || h->is_stopped)
 		return;
 	reload(h);
 	/* Where another server writes the events it sends them, too. */
-	if (h->count > 0 && h->api->gather->writes &&
+	if (h->count > 0 && api_gather_writes(h->api) &&
 	    feed_range(&h->api->cove->state, &oldest, &newest) == 0)
 		for (size_t i = 0; i < h->count; i++) {
 			struct hook *k = h->list[i];
@@ -380,6 +433,7 @@ int hooks_new(struct hooks **ret, struct api *api, const struct hooks_options *o
 		r = h->cancel_fd < 0 ? -errno : ev_work_new(api->ev, &work, &h->work);
 	}
 	if (r < 0) {
+		hooks_stop(h);
 		hooks_free(h);
 		return err_errno(e, -r, "begin to send webhooks");
 	}
@@ -388,17 +442,24 @@ int hooks_new(struct hooks **ret, struct api *api, const struct hooks_options *o
 	return 0;
 }
 
-void hooks_free(struct hooks *h)
+void hooks_stop(struct hooks *h)
 {
 	const uint64_t one = 1;
 
 	if (!h)
 		return;
+	h->is_stopped = true;
 	ev_timer_stop(h->api->ev, &h->timer);
 	if (h->cancel_fd >= 0 && write(h->cancel_fd, &one, sizeof(one)) < 0)
 		server_log("error", "webhooks under way are waited for: %s",
 			   strerrordesc_np(errno));
-	ev_work_free(h->work);
+	ev_work_free(take_ptr(h->work));
+}
+
+void hooks_free(struct hooks *h)
+{
+	if (!h)
+		return;
 	for (size_t i = 0; i < h->count; i++)
 		hook_free(h->list[i]);
 	free(h->list);

@@ -7,8 +7,9 @@
  *
  * What is not taken is tried again, later each time; the events after it wait. After so many
  * failures in a row the webhook is disabled, with the reason; so is one whose key was removed,
- * before anything more is sent. The server may be killed at any moment: what was sent last may then
- * be sent twice, with the same Cove-Event-Id.
+ * before anything more is sent. What keeps the server itself from sending (a damaged file) is in
+ * its log, once, and tried again after the first wait. The server may be killed at any moment: what
+ * was sent last may then be sent twice, with the same Cove-Event-Id.
  *
  *	Cove-Event-Id: 42		the event's number
  *	Cove-Event-Type: box.stopped
@@ -37,7 +38,10 @@ struct hooks_options {
 	uint64_t failures_max; /* in a row; then it is disabled */
 };
 int hooks_new(struct hooks **ret, struct api *api, const struct hooks_options *o, struct err *e);
-void hooks_free(struct hooks *h); /* NULL is fine */
+/* Nothing more is sent; what is under way is waited for. Then hooks_counts may still be asked, and
+ * hooks_free ends it, which needs neither loop nor API. NULL is fine for both. */
+void hooks_stop(struct hooks *h);
+void hooks_free(struct hooks *h);
 /* Requests that were taken, and those that were not, since the server started. From any thread. */
 void hooks_counts(const struct hooks *h, uint64_t *ret_delivered, uint64_t *ret_failed);
 /* In the loop: there may be new events. */

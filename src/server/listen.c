@@ -2,9 +2,10 @@
  * Where a server listens: a Unix socket that only its user can open, TCP addresses with or without
  * TLS, or sockets that systemd has already (LISTEN_FDS).
  *
- * A server that takes over from another, dead or ending, puts its socket beside the old one and
- * renames it into place: no client finds none. Who holds the lock beside it is the server of this
- * state directory; there is one.
+ * Who holds the lock of a state directory is its server (main.c), and a private one has a socket of
+ * its own. A server puts its socket beside the one that a killed server left and renames it into
+ * place. One that ends takes its own away first, and keeps the lock until what is under way was
+ * answered: in that time there is none. A socket that somebody else has put there since stays.
  */
 #include "base/fd.h"
 #include "base/str.h"
@@ -26,16 +27,19 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { BACKLOG = 1024, ACCEPT_TURN = 64, RETRY_MS = 200, AT_MAX = 128, URL_MAX = AT_MAX + 8 };
+enum { BACKLOG = 1024, ACCEPT_TURN = 64, RETRY_MS = 200, AT_MAX = SERVER_URL_MAX - 8 };
 
 struct server_listener {
 	struct server *server;
 	struct ev_io io; /* its fd is owned */
 	struct ev_timer retry;
 	bool is_unix, full;
-	bool is_given, wanted;	      /* systemd's; the configuration that is read has it */
-	char asked[AT_MAX];	      /* as the configuration has it */
-	char url[URL_MAX], path[108]; /* path: of our own socket file, or empty */
+	bool is_given, wanted; /* systemd's; the configuration that is read has it */
+	char asked[AT_MAX];    /* as the configuration has it */
+	char url[AT_MAX];      /* without the scheme */
+	char path[108];	       /* of our own socket file, or empty; and which it is */
+	dev_t dev;
+	ino_t ino;
 };
 
 static bool is_tls(const struct server_listener *l)
@@ -143,14 +147,22 @@ void server_listen_again(struct server *s)
 struct place {
 	bool is_unix, is_given;
 	const char *asked, *path, *at; /* at: for people, without the scheme */
+	const struct stat *file;       /* of path; NULL where that is "" */
 };
 
 /* Takes fd. */
 static int add(struct server *s, int fd, const struct place *p, struct err *e)
 {
-	struct server_listener *l = calloc(1, sizeof(*l));
-	int r = l && s->listener_count < SERVER_LISTEN_MAX ? 0 : -ENOMEM;
+	struct server_listener *l;
+	int r;
 
+	if (s->listener_count == SERVER_LISTEN_MAX) {
+		close(fd);
+		return err_set(e, ERR_LIMIT, E2BIG, "listen on %s: there are %d addresses already",
+			       p->at, SERVER_LISTEN_MAX);
+	}
+	l = calloc(1, sizeof(*l));
+	r = l ? 0 : -ENOMEM;
 	if (r == 0) {
 		l->server = s;
 		l->is_unix = p->is_unix;
@@ -161,6 +173,8 @@ static int add(struct server *s, int fd, const struct place *p, struct err *e)
 		str_copy(l->asked, sizeof(l->asked), p->asked);
 		str_copy(l->url, sizeof(l->url), p->at);
 		str_copy(l->path, sizeof(l->path), p->path);
+		l->dev = p->file ? p->file->st_dev : 0;
+		l->ino = p->file ? p->file->st_ino : 0;
 		r = ev_io_add(s->ev, &l->io, EPOLLIN);
 	}
 	if (r < 0) {
@@ -174,7 +188,7 @@ static int add(struct server *s, int fd, const struct place *p, struct err *e)
 
 /* ---- Unix ---- */
 
-static int bind_unix(const char *path, struct err *e)
+static int bind_unix(const char *path, struct stat *ret, struct err *e)
 {
 	struct sockaddr_un at = {.sun_family = AF_UNIX};
 	autoclose int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -191,7 +205,8 @@ static int bind_unix(const char *path, struct err *e)
 	unlink(beside);
 	if (bind(fd, (struct sockaddr *)&at, sizeof(at)) < 0)
 		return err_errno(e, errno, "make the socket '%s'", path);
-	if (chmod(beside, 0600) < 0 || listen(fd, BACKLOG) < 0 || rename(beside, path) < 0) {
+	if (chmod(beside, 0600) < 0 || listen(fd, BACKLOG) < 0 || lstat(beside, ret) < 0 ||
+	    rename(beside, path) < 0) {
 		int r = errno;
 
 		unlink(beside);
@@ -203,13 +218,17 @@ static int bind_unix(const char *path, struct err *e)
 static int listen_unix(struct server *s, const char *path, struct err *e)
 {
 	char at[AT_MAX];
-	int fd = bind_unix(path, e);
+	struct stat file;
+	int fd = bind_unix(path, &file, e);
 
 	if (fd < 0)
 		return fd;
 	/* It fits where the socket's own name did. */
 	snprintf(at, sizeof(at), "unix:%.108s", path);
-	return add(s, fd, &(struct place){.is_unix = true, .asked = at, .path = path, .at = at}, e);
+	return add(s, fd,
+		   &(struct place){
+			   .is_unix = true, .asked = at, .path = path, .at = at, .file = &file},
+		   e);
 }
 
 /* ---- TCP ---- */
@@ -381,6 +400,14 @@ static int take_given(struct server *s, const struct server_config *c, struct er
 
 /* ---- all of them ---- */
 
+/* The socket file is still the one that this server put there. */
+static bool has_file(const struct server_listener *l)
+{
+	struct stat st;
+
+	return l->path[0] && lstat(l->path, &st) == 0 && st.st_dev == l->dev && st.st_ino == l->ino;
+}
+
 static void listener_free(struct server *s, size_t i)
 {
 	struct server_listener *l = s->listeners[i];
@@ -388,7 +415,7 @@ static void listener_free(struct server *s, size_t i)
 	ev_timer_stop(s->ev, &l->retry);
 	ev_io_remove(s->ev, &l->io);
 	fd_close(&l->io.fd);
-	if (l->path[0])
+	if (has_file(l))
 		unlink(l->path);
 	free(l);
 	s->listeners[i] = s->listeners[--s->listener_count];
@@ -455,19 +482,18 @@ int server_listen_change(struct server *s, const struct server_config *c, bool t
 	return r < 0 ? r : 0;
 }
 
-const char *server_listener_url(const struct server *s, size_t i)
+bool server_listener_url(const struct server *s, size_t i, char ret[SERVER_URL_MAX])
 {
-	static char url[URL_MAX]; /* the loop's alone */
 	const struct server_listener *l = i < s->listener_count ? s->listeners[i] : NULL;
 
 	if (!l)
-		return NULL;
-	snprintf(url, sizeof(url), "%s%.*s",
+		return false;
+	snprintf(ret, SERVER_URL_MAX, "%s%s",
 		 l->is_unix  ? ""
 		 : is_tls(l) ? "https://"
 			     : "http://",
-		 AT_MAX - 1, l->url);
-	return url;
+		 l->url);
+	return true;
 }
 
 unsigned server_listener_port(const struct server *s)

@@ -2,7 +2,7 @@
  * cove-server, which `cove serve` starts; see server.h.
  *
  *	configuration -> lock -> sockets -> "ready" -> loop -> SIGTERM or SIGINT: no new requests,
- *	those under way are answered -> end
+ *	those under way are answered, for at most END_MS, or until a second signal -> end
  *	SIGHUP: the flags' file and the certificate are read again (setup.c)
  *
  * Exit status: 0 an orderly end, 1 it could not serve, 2 the configuration is wrong.
@@ -263,8 +263,10 @@ static int serve(struct server *s, struct err *e)
 	}
 	server_listen_end(s);
 	server_conn_free_all(s);
-	hooks_free(take_ptr(s->hooks));
+	/* Threads of the API may still ask for its counts. */
+	hooks_stop(s->hooks);
 	api_free(s->api);
+	hooks_free(take_ptr(s->hooks));
 	otlp_free(take_ptr(s->otlp));
 	server_setup_free(s);
 	ev_free(s->ev);

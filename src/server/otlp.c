@@ -6,10 +6,10 @@
 #include "base/json.h"
 #include "base/rand.h"
 #include "base/str.h"
+#include "base/url.h"
 #include "server/post.h"
 #include "server/server.h"
 #include "store/audit.h"
-#include "store/webhook.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,7 +24,7 @@ struct otlp {
 	struct ev_timer timer;
 	struct ev_job job;
 	bool busy;
-	char url[WEBHOOK_URL_MAX + 16];
+	char url[OTLP_URL_MAX + 16];
 	char fields[OTLP_HEADERS_MAX + 64];
 
 	pthread_mutex_t lock;
@@ -337,9 +337,9 @@ static void state_free(void *state)
 
 static int prepare(struct otlp *o, const char *url, const char *headers_file, struct err *e)
 {
-	struct webhook_url u;
+	struct url u;
 
-	if (strlen(url) > WEBHOOK_URL_MAX || webhook_url_parse(&u, url) < 0)
+	if (strlen(url) > OTLP_URL_MAX || url_parse(&u, url) < 0)
 		return err_set(e, ERR_INVALID, EINVAL, "otlp: '%.100s' is no URL", url);
 	snprintf(o->url, sizeof(o->url), "%s%s", url,
 		 u.path[0] == 0		    ? "/v1/traces"

@@ -20,6 +20,7 @@ enum {
 	OTLP_EVERY_MS = 1000,
 	OTLP_SPAN_BYTES = 4096, /* of one */
 	OTLP_HEADERS_MAX = 8 << 10,
+	OTLP_URL_MAX = 1024,
 };
 
 struct otlp;

@@ -2,15 +2,17 @@
 #include "server/post.h"
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/str.h"
+#include "base/url.h"
 #include "core/core.h"
 #include "ev/ev.h"
 #include "http/http.h"
 #include "net/channel_tcp.h"
 #include "net/host.h"
 #include "net/tls.h"
-#include "store/webhook.h"
+#include "server/lookup.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -25,26 +27,28 @@ struct poster {
 	struct tcp_room room;
 };
 
-struct posting {
-	struct ev *ev; /* owned */
-	struct poster *poster;
-	const struct webhook_url *to;
-	struct channel *ch; /* owned; NULL before it is there */
-	struct ev_timer timer;
-	struct ev_io cancel;
-	struct buf out, in;
-	bool is_connected;
-	unsigned status;
-	int r;
-	struct err *e;
-};
-
 struct addresses {
 	struct {
 		int family;
 		uint8_t addr[16];
 	} at[POST_ADDRESSES_MAX];
 	size_t count;
+};
+
+struct posting {
+	struct ev *ev; /* owned */
+	struct poster *poster;
+	const struct url *to;
+	const struct addresses *addresses;
+	size_t next;	    /* of them: the one after the one that is dialled */
+	struct channel *ch; /* owned; NULL before it is there */
+	struct ev_timer timer, dial;
+	struct ev_io cancel;
+	struct buf out, in;
+	bool is_connected;
+	unsigned status;
+	int r;
+	struct err *e;
 };
 
 int poster_new(struct poster **ret, struct err *e)
@@ -82,7 +86,7 @@ static const char *refused(int family, const uint8_t *addr)
 }
 
 static int add_address(struct addresses *a, const struct addrinfo *i, const struct post *q,
-		       const struct webhook_url *u, struct err *e)
+		       const struct url *u, struct err *e)
 {
 	const void *addr =
 		i->ai_family == AF_INET
@@ -106,20 +110,30 @@ static int add_address(struct addresses *a, const struct addrinfo *i, const stru
 	return 0;
 }
 
-static int look_up(struct addresses *a, const struct post *q, const struct webhook_url *u,
-		   struct err *e)
+/* For an address no server of names is asked. */
+static int read_address(const struct host *h, struct addrinfo **ret, struct err *e)
 {
-	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG};
+	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST};
+	int r = getaddrinfo(h->text, NULL, &hints, ret);
+
+	return r != 0 ? err_set(e, ERR_NOT_FOUND, EHOSTUNREACH, "'%.100s': %s", h->text,
+				gai_strerror(r))
+		      : 0;
+}
+
+static int look_up(struct addresses *a, const struct post *q, const struct url *u,
+		   uint64_t until_ms, struct err *e)
+{
 	struct addrinfo *list = NULL;
 	struct host h;
 	int r;
 
 	if (host_parse(&h, u->host) < 0)
 		return err_set(e, ERR_INVALID, EINVAL, "'%.100s' is no host", u->host);
-	r = getaddrinfo(h.text, NULL, h.is_address ? NULL : &hints, &list);
-	if (r != 0)
-		return err_set(e, ERR_NOT_FOUND, EHOSTUNREACH, "'%.100s' has no address: %s",
-			       h.text, gai_strerror(r));
+	r = h.is_address ? read_address(&h, &list, e)
+			 : lookup_run(h.text, until_ms, q->cancel_fd, &list, e);
+	if (r < 0)
+		return r;
 	for (const struct addrinfo *i = list; i && r == 0; i = i->ai_next)
 		r = i->ai_socktype == SOCK_STREAM ? add_address(a, i, q, u, e) : 0;
 	freeaddrinfo(list);
@@ -162,13 +176,15 @@ static void read_answer(struct posting *p)
 		return;
 	}
 	buf_commit(&p->in, (size_t)n);
-	r = http_response_parse(&head, buf_data(&p->in), buf_len(&p->in), &limits, false, &used,
-				p->e);
-	p->status = r > 0 ? head.status : 0;
-	http_head_done(&head);
-	if (r > 0 && p->status >= 100 && p->status < 200)
-		buf_consume(&p->in, used); /* the answer is yet to come */
-	else if (r != 0)
+	do {
+		r = http_response_parse(&head, buf_data(&p->in), buf_len(&p->in), &limits, false,
+					&used, p->e);
+		p->status = r > 0 ? head.status : 0;
+		http_head_done(&head);
+		if (r > 0)
+			buf_consume(&p->in, used);
+	} while (p->status >= 100 && p->status < 200); /* the answer is yet to come */
+	if (r != 0)
 		end(p, r < 0 ? r : 0);
 }
 
@@ -190,14 +206,50 @@ static void write_request(struct posting *p)
 
 static void on_ready(struct channel *ch, unsigned what);
 
-static int connected(struct posting *p)
+/* The next address; the last one may take all the time that is left. */
+static int dial(struct posting *p)
+{
+	const struct addresses *a = p->addresses;
+	int r = -EHOSTUNREACH;
+
+	channel_free(take_ptr(p->ch), true);
+	ev_timer_stop(p->ev, &p->dial);
+	while (p->next < a->count && !p->ch) {
+		size_t i = p->next++;
+		const struct tcp_address to = {a->at[i].family, a->at[i].addr, p->to->port};
+
+		r = channel_tcp_connect(&p->ch, p->ev, &p->poster->room, &to);
+	}
+	if (!p->ch)
+		return r;
+	p->ch->owner = p;
+	p->ch->on_ready = on_ready;
+	channel_want(p->ch, CHANNEL_OUT);
+	if (p->next < a->count)
+		ev_timer_set(p->ev, &p->dial, POST_DIAL_MS);
+	return 0;
+}
+
+static void dial_failed(struct posting *p, int r)
+{
+	if (dial(p) == 0)
+		return;
+	p->r = err_errno(p->e, -r, "connect to '%.100s'", p->to->host);
+	ev_quit(p->ev);
+}
+
+static void on_dial_time(struct ev_timer *t)
+{
+	dial_failed(container(t, struct posting, dial), -ETIMEDOUT);
+}
+
+/* Over the connection that is there. */
+static int begin_tls(struct posting *p)
 {
 	const struct tls_upstream to = {.host = p->to->host, .port = p->to->port};
-	int r = channel_tcp_result(p->ch);
+	int r = p->poster->tls ? 0 : tls_new(&p->poster->tls, NULL, p->e);
 
-	if (r < 0 || !p->to->is_tls)
-		return r;
-	if (!p->poster->tls && (r = tls_new(&p->poster->tls, NULL, p->e)) < 0)
+	if (r < 0)
 		return r;
 	p->ch = channel_tls_connect(p->poster->tls, p->ev, p->ch, &to, p->e);
 	if (!p->ch)
@@ -208,27 +260,28 @@ static int connected(struct posting *p)
 	return 0;
 }
 
+static void connected(struct posting *p)
+{
+	p->is_connected = true;
+	ev_timer_stop(p->ev, &p->dial);
+	p->r = p->to->is_tls ? begin_tls(p) : 0;
+	if (p->r < 0)
+		ev_quit(p->ev);
+}
+
 static void on_ready(struct channel *ch, unsigned what)
 {
 	struct posting *p = ch->owner;
-	int r;
 
 	if (!p->is_connected) {
-		r = connected(p);
-		if (r == -EINPROGRESS)
-			return;
-		p->is_connected = r == 0;
-		if (r < 0 && !p->ch) {
-			p->r = r;
-			ev_quit(p->ev);
-			return;
-		}
-		if (r < 0) {
-			fail(p, r, "cannot connect to");
-			return;
-		}
-		if (p->to->is_tls)
-			return;
+		int r = channel_tcp_result(p->ch);
+
+		/* What it is ready for then comes in the next turn. */
+		if (r == 0)
+			connected(p);
+		else if (r != -EINPROGRESS)
+			dial_failed(p, r);
+		return;
 	}
 	if (buf_len(&p->out) > 0 && what & CHANNEL_OUT)
 		write_request(p);
@@ -253,7 +306,7 @@ static void on_cancel(struct ev_io *io, uint32_t events)
 	ev_quit(p->ev);
 }
 
-static int write_head(struct buf *out, const struct webhook_url *u, const struct post *q)
+static int write_head(struct buf *out, const struct url *u, const struct post *q)
 {
 	bool is_v6 = strchr(u->host, ':');
 	int r = buf_printf(out,
@@ -265,32 +318,32 @@ static int write_head(struct buf *out, const struct webhook_url *u, const struct
 	return r < 0 ? r : buf_append(out, q->body, q->len);
 }
 
-static int exchange(struct posting *p, const struct addresses *a, struct err *e)
+static int exchange(struct posting *p, uint64_t until_ms)
 {
-	int r = -EHOSTUNREACH;
+	uint64_t now_ms = clock_mono_ms();
+	int r = dial(p);
 
-	for (size_t i = 0; i < a->count && !p->ch; i++) {
-		const struct tcp_address to = {a->at[i].family, a->at[i].addr, p->to->port};
-
-		r = channel_tcp_connect(&p->ch, p->ev, &p->poster->room, &to);
-	}
 	if (r < 0)
-		return err_errno(e, -r, "connect to '%.100s'", p->to->host);
-	p->ch->owner = p;
-	p->ch->on_ready = on_ready;
-	channel_want(p->ch, CHANNEL_OUT);
+		return err_errno(p->e, -r, "connect to '%.100s'", p->to->host);
+	ev_timer_set(p->ev, &p->timer, now_ms < until_ms ? until_ms - now_ms : 0);
 	r = ev_run(p->ev);
-	return r < 0 ? err_errno(e, -r, "send to '%.100s'", p->to->host) : p->r;
+	return r < 0 ? err_errno(p->e, -r, "send to '%.100s'", p->to->host) : p->r;
 }
 
 int post_send(struct poster *poster, const struct post *q, unsigned *ret_status, struct err *e)
 {
-	struct webhook_url u;
+	struct url u;
 	struct addresses addresses = {0};
-	struct posting p = {.poster = poster, .to = &u, .timer.on_timer = on_time, .e = e};
-	int r = webhook_url_parse(&u, q->url) < 0
+	struct posting p = {.poster = poster,
+			    .to = &u,
+			    .addresses = &addresses,
+			    .timer.on_timer = on_time,
+			    .dial.on_timer = on_dial_time,
+			    .e = e};
+	uint64_t until_ms = clock_mono_ms() + POST_MS;
+	int r = url_parse(&u, q->url) < 0
 			? err_set(e, ERR_INVALID, EINVAL, "'%.100s' is no URL", q->url)
-			: look_up(&addresses, q, &u, e);
+			: look_up(&addresses, q, &u, until_ms, e);
 
 	if (r < 0)
 		return r;
@@ -304,9 +357,9 @@ int post_send(struct poster *poster, const struct post *q, unsigned *ret_status,
 		r = ev_io_add(p.ev, &p.cancel, EPOLLIN);
 	if (r == 0)
 		r = write_head(&p.out, &u, q);
-	ev_timer_set(p.ev, &p.timer, POST_MS);
-	r = r < 0 ? err_errno(e, -r, "send to '%.100s'", u.host) : exchange(&p, &addresses, e);
+	r = r < 0 ? err_errno(e, -r, "send to '%.100s'", u.host) : exchange(&p, until_ms);
 	ev_timer_stop(p.ev, &p.timer);
+	ev_timer_stop(p.ev, &p.dial);
 	if (q->cancel_fd >= 0)
 		ev_io_remove(p.ev, &p.cancel);
 	channel_free(p.ch, true);

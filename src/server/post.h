@@ -3,7 +3,8 @@
  * It blocks, for a thread of its own pool: a server that takes long, or for ever, holds up others
  * of these and nothing else.
  *
- * Addresses are looked up, checked, and dialled as they were checked. Certificates are verified
+ * Addresses are looked up, all checked, and dialled as they were checked, one after the other until
+ * one is connected; all of it within POST_MS. Certificates are verified
  * against the host's store. A redirect is an answer like another and is not followed; of an answer
  * the head is read, and the rest is not.
  */
@@ -15,7 +16,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { POST_MS = 10000, POST_ADDRESSES_MAX = 4, POST_ANSWER_MAX = 32 << 10 };
+enum {
+	POST_MS = 10000,
+	POST_DIAL_MS = 2000, /* of an address, while there is another one */
+	POST_ADDRESSES_MAX = 4,
+	POST_ANSWER_MAX = 32 << 10,
+};
 
 struct poster; /* what a thread has of its own */
 int poster_new(struct poster **ret, struct err *e);

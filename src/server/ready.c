@@ -31,14 +31,18 @@ static bool is_journal(int fd)
 	return strcmp(mine, journal) == 0;
 }
 
-static const char *first_url(const struct server *s, bool is_unix)
+static bool first_url(const struct server *s, bool is_unix, char ret[SERVER_URL_MAX])
 {
-	const char *url;
+	for (size_t i = 0; server_listener_url(s, i, ret); i++)
+		if (str_starts(ret, "unix:") == is_unix)
+			return true;
+	return false;
+}
 
-	for (size_t i = 0; (url = server_listener_url(s, i)); i++)
-		if (str_starts(url, "unix:") == is_unix)
-			return url;
-	return NULL;
+/* Of this user, in a file: a name of systemd's has none. */
+static bool socket_url(const struct server *s, char ret[SERVER_URL_MAX])
+{
+	return first_url(s, true, ret) && strchr(ret, '/');
 }
 
 /* 1: there is a first key now. */
@@ -60,29 +64,34 @@ static int make_first_key(struct server *s, struct cove_key_made *made, struct e
 }
 
 /* What a client on this machine calls it: an address that is none ("0.0.0.0") names no machine, and
- * a request for it is refused. */
-static const char *client_url(const struct server *s, char *ret, size_t size)
+ * a request for it is refused. *ret_named: it is another one than where the server listens. */
+static bool client_url(const struct server *s, char *ret, size_t size, bool *ret_named)
 {
 	const struct config_list *names = &s->config->host_names;
-	const char *url = first_url(s, false), *port = url ? strrchr(url, ':') : NULL;
-	bool is_v6 = url && strstr(url, "://[::]:");
+	char url[SERVER_URL_MAX];
+	bool is_v6;
 
-	if (!is_v6 && !(url && strstr(url, "://0.0.0.0:")))
-		return url;
-	snprintf(ret, size, "%.*s%.255s%s", (int)(strstr(url, "://") - url + 3), url,
-		 names->count > 0 ? names->items[0]
-		 : is_v6	  ? "[::1]"
-				  : "127.0.0.1",
-		 port);
-	return ret;
+	if (!first_url(s, false, url))
+		return false;
+	is_v6 = strstr(url, "://[::]:");
+	*ret_named = is_v6 || strstr(url, "://0.0.0.0:");
+	if (*ret_named)
+		snprintf(ret, size, "%.*s%.255s%s", (int)(strstr(url, "://") - url + 3), url,
+			 names->count > 0 ? names->items[0]
+			 : is_v6	  ? "[::1]"
+					  : "127.0.0.1",
+			 strrchr(url, ':'));
+	else
+		snprintf(ret, size, "%s", url);
+	return true;
 }
 
 static void say_clients(const struct server *s, const char *token)
 {
-	char named[300];
-	const char *url = client_url(s, named, sizeof(named));
+	char url[300], path[SERVER_URL_MAX];
+	bool is_named, has_socket = socket_url(s, path);
 
-	if (url) {
+	if (client_url(s, url, sizeof(url), &is_named)) {
 		printf("\nclients find it so%s:\n"
 		       "  export COVE_HOST=%s COVE_API_KEY=%s\n"
 		       "  cove ls\n"
@@ -92,39 +101,37 @@ static void say_clients(const struct server *s, const char *token)
 		       token ? " (its first key is shown this once; `cove key create` makes more)"
 			     : " (TOKEN is what `cove key create NAME` prints)",
 		       url, token ? token : "TOKEN");
-		if (url == named && s->config->host_names.count == 0)
+		if (is_named && s->config->host_names.count == 0)
 			printf("and on other machines with an address of this one in place of "
 			       "that, "
 			       "or a name that --host-name gives\n");
-		url = first_url(s, true);
-		if (url && strchr(url, '/'))
+		if (has_socket)
 			printf("and this user without a key:\n"
 			       "  curl --unix-socket %s http://localhost/v1/boxes\n",
-			       url + strlen("unix:"));
+			       path + strlen("unix:"));
 		return;
 	}
-	url = first_url(s, true);
-	if (url && strchr(url, '/'))
+	if (has_socket)
 		printf("\nclients of this user find it so, without a key:\n"
 		       "  export COVE_HOST=%s\n"
 		       "  cove ls\n"
 		       "  python3 -c 'import cove; "
 		       "print(cove.Sandbox().run(\"hostname\").stdout)'\n"
 		       "  curl --unix-socket %s http://localhost/v1/boxes\n",
-		       url, url + strlen("unix:"));
+		       path, path + strlen("unix:"));
 }
 
 int server_say_ready(struct server *s, struct err *e)
 {
 	struct cove_key_made made = {.size = sizeof(made)};
-	const char *url;
+	char url[SERVER_URL_MAX];
 	int r = 0;
 
-	if (!s->config->private && first_url(s, false) && !is_journal(STDOUT_FILENO))
+	if (!s->config->private && first_url(s, false, url) && !is_journal(STDOUT_FILENO))
 		r = make_first_key(s, &made, e);
 	if (r < 0)
 		return r;
-	for (size_t i = 0; (url = server_listener_url(s, i)); i++)
+	for (size_t i = 0; server_listener_url(s, i, url); i++)
 		printf("listening on %s\n", url);
 	if (!s->config->private)
 		say_clients(s, r > 0 ? made.token : NULL);

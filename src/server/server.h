@@ -36,7 +36,8 @@ enum {
 	SERVER_LINGER_MS = 2000,      /* what it still sends is read, so that it sees the answer */
 	SERVER_MESSAGE_MAX = 1 << 20, /* of a WebSocket */
 	SERVER_PING_MS = 30000,
-	SERVER_LISTEN_MAX = 16,
+	SERVER_LISTEN_MAX = 2 * (CONFIG_LIST_MAX + 1), /* addresses, a Unix socket; old and new */
+	SERVER_URL_MAX = 136,
 	SERVER_LOCAL_PART = 32, /* of all connections are kept for the Unix socket */
 };
 
@@ -82,8 +83,8 @@ int server_listen_change(struct server *s, const struct server_config *c, bool t
 			 struct err *e);
 /* Accepts nothing more. A socket file of ours goes. */
 void server_listen_end(struct server *s);
-/* Where a listener is: "http://127.0.0.1:7070", "unix:/run/..."; NULL after the last. */
-const char *server_listener_url(const struct server *s, size_t i);
+/* Where a listener is: "http://127.0.0.1:7070", "unix:/run/..."; false after the last. */
+bool server_listener_url(const struct server *s, size_t i, char ret[SERVER_URL_MAX]);
 /* The first TCP port; 0: there is none, or systemd has it. */
 unsigned server_listener_port(const struct server *s);
 /* A connection has ended, or may for another, so there is room for another. */

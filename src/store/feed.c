@@ -19,12 +19,31 @@
 #define FEED_DIR  "events"
 #define FEED_LOCK "lock"
 
-enum { FEED_NAME_SIZE = 24, FEED_BLOCK = FEED_ROW_MAX + (48 << 10) };
+enum {
+	FEED_NAME_SIZE = 24,
+	FEED_BLOCK = FEED_ROW_MAX + (48 << 10),
+	FEED_TAIL = 2 * FEED_ROW_MAX, /* the last whole row, and one that is being written */
+};
 
-const char *const feed_types[] = {"box.created", "box.started",	 "box.paused",	 "box.woken",
-				  "box.stopped", "box.removed",	 "box.snapshot", "exec.started",
-				  "exec.ended",	 "limit.hit",	 "door.ended",	 "door.denied",
-				  "ask.opened",	 "ask.answered", "missed",	 NULL};
+const char *const feed_types[] = {
+	[FEED_BOX_CREATED] = "box.created",
+	[FEED_BOX_STARTED] = "box.started",
+	[FEED_BOX_PAUSED] = "box.paused",
+	[FEED_BOX_WOKEN] = "box.woken",
+	[FEED_BOX_STOPPED] = "box.stopped",
+	[FEED_BOX_REMOVED] = "box.removed",
+	[FEED_BOX_SNAPSHOT] = "box.snapshot",
+	[FEED_EXEC_STARTED] = "exec.started",
+	[FEED_EXEC_ENDED] = "exec.ended",
+	[FEED_LIMIT_HIT] = "limit.hit",
+	[FEED_DOOR_ENDED] = "door.ended",
+	[FEED_DOOR_DENIED] = "door.denied",
+	[FEED_ASK_OPENED] = "ask.opened",
+	[FEED_ASK_ANSWERED] = "ask.answered",
+	[FEED_MISSED] = "missed",
+	[FEED_TYPES] = NULL,
+};
+_Static_assert(sizeof(feed_types) / sizeof(feed_types[0]) == FEED_TYPES + 1, "a word for each");
 
 static void segment_name(uint64_t first, char ret[FEED_NAME_SIZE])
 {
@@ -75,7 +94,7 @@ static int segment_open(int dir_fd, uint64_t first, int flags)
 /* The number after the last whole row; first where there is none. */
 static int segment_next(int fd, uint64_t first, uint64_t *ret)
 {
-	autofree char *tail = malloc(FEED_ROW_MAX + 1);
+	autofree char *tail = malloc(FEED_TAIL);
 	struct stat st;
 	ssize_t n;
 	uint64_t from, seq = 0;
@@ -84,8 +103,8 @@ static int segment_next(int fd, uint64_t first, uint64_t *ret)
 		return -ENOMEM;
 	if (fstat(fd, &st) < 0)
 		return -errno;
-	from = (uint64_t)st.st_size > FEED_ROW_MAX ? (uint64_t)st.st_size - FEED_ROW_MAX : 0;
-	n = pread(fd, tail, FEED_ROW_MAX, (off_t)from);
+	from = (uint64_t)st.st_size > FEED_TAIL ? (uint64_t)st.st_size - FEED_TAIL : 0;
+	n = pread(fd, tail, FEED_TAIL, (off_t)from);
 	if (n < 0)
 		return -errno;
 	while (n > 0 && tail[n - 1] != '\n')
@@ -130,8 +149,8 @@ int feed_open(struct feed_writer *w, struct state *st, struct err *e)
 		r = w->lock_fd = openat(w->dir_fd, FEED_LOCK, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	if (r == -1)
 		r = -errno;
-	if (r >= 0)
-		r = flock(w->lock_fd, LOCK_EX | LOCK_NB) < 0 ? -EBUSY : 0;
+	if (r >= 0 && flock(w->lock_fd, LOCK_EX | LOCK_NB) < 0)
+		r = errno == EWOULDBLOCK ? -EBUSY : -errno;
 	if (r >= 0)
 		r = writer_find_end(w);
 	if (r < 0) {
@@ -238,13 +257,15 @@ int feed_range(struct state *st, uint64_t *ret_oldest, uint64_t *ret_newest)
 	return 0;
 }
 
-/* 1: another segment is open, with what is wanted or the next after it; 0: there is none. */
-static int reader_move(struct feed_reader *r)
+/* 1: another segment is open, with what is wanted or the next after it, or there is more in this
+ * one than the first `seen` bytes; 0: neither. */
+static int reader_move(struct feed_reader *r, uint64_t seen)
 {
 	autoclose int dir_fd = dir_open(r->st, false);
 	uint64_t firsts[FEED_SEGMENTS_SEEN];
 	size_t count = 0, i;
 	int fd, got = dir_fd < 0 ? dir_fd : segments_list(dir_fd, firsts, &count);
+	struct stat st;
 
 	if (got < 0 || count == 0)
 		return got == -ENOENT ? 0 : got;
@@ -255,6 +276,11 @@ static int reader_move(struct feed_reader *r)
 		i++;
 	if (i == count)
 		return 0;
+	/* Since the next one is there nothing is added to this one; until then it may have been. */
+	if (r->fd >= 0 && fstat(r->fd, &st) < 0)
+		return -errno;
+	if (r->fd >= 0 && (uint64_t)st.st_size > seen)
+		return 1;
 	fd = segment_open(dir_fd, firsts[i], O_RDONLY);
 	if (fd < 0)
 		return fd == -ENOENT ? 0 : fd;
@@ -299,13 +325,16 @@ int feed_read(struct feed_reader *r, feed_on_row *on_row, void *arg)
 		return -ENOMEM;
 	do {
 		ssize_t n = r->fd < 0 ? 0 : pread(r->fd, block, FEED_BLOCK, (off_t)r->at);
+		uint64_t seen;
 		size_t done;
 
 		if (n < 0)
 			return -errno;
+		/* What fills a block and has no end is no row: nothing after it is waited for. */
+		seen = n < FEED_BLOCK ? r->at + (uint64_t)n : UINT64_MAX;
 		done = take_block(r, block, (size_t)n, on_row, arg, &rows);
 		r->at += done;
-		moved = done > 0 ? 1 : reader_move(r);
+		moved = done > 0 ? 1 : reader_move(r, seen);
 	} while (rows == 0 && moved > 0);
 	return rows ? rows : moved;
 }

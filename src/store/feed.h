@@ -22,7 +22,25 @@
 
 #define FEED_STATE "state"
 
-/* What a row may be of: "box.created" and so on, in the order of api/gather.h; NULL ends them. */
+/* What a row may be of, and the words for it: "box.created" and so on; NULL ends them. */
+enum feed_type {
+	FEED_BOX_CREATED,
+	FEED_BOX_STARTED,
+	FEED_BOX_PAUSED,
+	FEED_BOX_WOKEN,
+	FEED_BOX_STOPPED,
+	FEED_BOX_REMOVED,
+	FEED_BOX_SNAPSHOT,
+	FEED_EXEC_STARTED,
+	FEED_EXEC_ENDED,
+	FEED_LIMIT_HIT,
+	FEED_DOOR_ENDED,
+	FEED_DOOR_DENIED,
+	FEED_ASK_OPENED,
+	FEED_ASK_ANSWERED,
+	FEED_MISSED,
+	FEED_TYPES,
+};
 extern const char *const feed_types[];
 
 struct feed_writer {

@@ -6,6 +6,7 @@
 #include "base/lines.h"
 #include "base/rand.h"
 #include "base/str.h"
+#include "base/url.h"
 #include "store/feed.h"
 
 #include <errno.h>
@@ -14,16 +15,23 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define WEBHOOK_DIR "webhooks"
+#define WEBHOOK_DIR  "webhooks"
+#define WEBHOOK_SENT "sent"
 
 enum { WEBHOOK_FILE_MAX = 16 << 10 };
 
 static int dir_open(struct state *st, bool make)
 {
 	return st->home_fd < 0 ? -ENOENT : fd_open_below(st->home_fd, WEBHOOK_DIR, make);
+}
+
+static int sent_open(int dir_fd, bool make)
+{
+	return dir_fd < 0 ? dir_fd : fd_open_below(dir_fd, WEBHOOK_SENT, make);
 }
 
 static bool is_id(const char *s)
@@ -38,55 +46,6 @@ uint64_t webhook_changed_ns(struct state *st)
 	if (st->home_fd < 0 || fstatat(st->home_fd, WEBHOOK_DIR, &s, AT_SYMLINK_NOFOLLOW) < 0)
 		return 0;
 	return (uint64_t)s.st_ctim.tv_sec * 1000000000u + (uint64_t)s.st_ctim.tv_nsec;
-}
-
-/* ---- URLs ---- */
-
-static bool take_host(struct webhook_url *u, const char *p, size_t n)
-{
-	bool is_v6 = n > 2 && p[0] == '[' && p[n - 1] == ']';
-
-	p += is_v6;
-	n -= is_v6 ? 2 : 0;
-	if (n == 0 || n >= sizeof(u->host))
-		return false;
-	memcpy(u->host, p, n);
-	u->host[n] = 0;
-	return true;
-}
-
-int webhook_url_parse(struct webhook_url *ret, const char *text)
-{
-	const char *at, *end, *colon;
-	size_t n;
-	uint64_t port;
-	char digits[8];
-
-	*ret = (struct webhook_url){.is_tls = str_starts(text, "https://")};
-	if (!ret->is_tls && !str_starts(text, "http://"))
-		return -EINVAL;
-	for (const char *c = text; *c; c++)
-		if (*c <= ' ' || *c >= 0x7f || strchr("#\\\"<>", *c))
-			return -EINVAL;
-	at = strstr(text, "://") + 3;
-	n = strcspn(at, "/?");
-	end = at + n;
-	if (memchr(at, '@', n))
-		return -EINVAL;
-	colon = memrchr(at, ':', n);
-	if (colon && memchr(colon, ']', (size_t)(end - colon)))
-		colon = NULL;
-	ret->port = ret->is_tls ? 443 : 80;
-	if (colon) {
-		if ((size_t)(end - colon - 1) >= sizeof(digits))
-			return -EINVAL;
-		snprintf(digits, sizeof(digits), "%.*s", (int)(end - colon - 1), colon + 1);
-		if (!str_parse_u64(digits, UINT16_MAX, &port) || port == 0)
-			return -EINVAL;
-		ret->port = (uint16_t)port;
-	}
-	ret->path = end;
-	return take_host(ret, at, (size_t)((colon ? colon : end) - at)) ? 0 : -EINVAL;
 }
 
 /* ---- the record ---- */
@@ -173,9 +132,9 @@ static int check_room(struct state *st, const struct webhook *w, struct err *e)
 
 static int check_url(const struct webhook *w, struct err *e)
 {
-	struct webhook_url u;
+	struct url u;
 
-	if (webhook_url_parse(&u, w->url) < 0)
+	if (url_parse(&u, w->url) < 0)
 		return err_set(e, ERR_INVALID, EINVAL,
 			       "'%.100s' is no URL as https://example.org/path", w->url);
 	/* Where the events of a tenant go is at least not readable on the way, and is no service
@@ -218,13 +177,15 @@ int webhook_make(struct state *st, struct webhook *w, struct err *e)
 		r = check_types(w->types, e);
 	if (r == 0)
 		r = state_make(st, e);
-	if (r == 0)
-		r = check_room(st, w, e);
 	if (r < 0)
 		return r;
 	fd = dir_open(st, true);
-	if (fd < 0)
-		return state_error(st, -fd, "make a webhook in", e);
+	/* One at a time counts and writes. */
+	if (fd < 0 || flock(fd, LOCK_EX) < 0)
+		return state_error(st, fd < 0 ? -fd : errno, "make a webhook in", e);
+	r = check_room(st, w, e);
+	if (r < 0)
+		return r;
 	rand_hex(name, 8);
 	str_copy(w->id, sizeof(w->id), name);
 	memcpy(w->secret, "whsec_", 6);
@@ -259,12 +220,18 @@ int webhook_list(struct state *st, struct webhook **ret, size_t *ret_count, stru
 	if (r < 0)
 		return err_errno(e, -r, "list the webhooks");
 	list = calloc(count + 1, sizeof(*list));
-	for (size_t i = 0; list && i < count; i++)
-		if (is_id(names[i]) && read_record(fd, names[i], &list[n]) == 0)
-			n++;
+	r = list ? 0 : -ENOMEM;
+	for (size_t i = 0; r == 0 && i < count; i++)
+		if (is_id(names[i])) {
+			r = read_record(fd, names[i], &list[n]);
+			n += r == 0;
+			r = r == -EBADMSG || r == -ENOENT || r == -EFBIG ? 0 : r;
+		}
 	state_names_free(names, count);
-	if (!list)
-		return err_errno(e, ENOMEM, "list the webhooks");
+	if (r < 0) {
+		free(list);
+		return err_errno(e, -r, "list the webhooks");
+	}
 	qsort(list, n, sizeof(*list), by_age);
 	*ret = list;
 	*ret_count = n;
@@ -286,7 +253,7 @@ int webhook_read(struct state *st, const char *id, const char *owner, struct web
 
 int webhook_remove(struct state *st, const char *id, const char *owner, struct err *e)
 {
-	autoclose int fd = dir_open(st, false);
+	autoclose int fd = dir_open(st, false), sent_fd = sent_open(fd, false);
 	struct webhook w;
 	char name[WEBHOOK_ID_SIZE + 8];
 	int r = webhook_read(st, id, owner, &w, e);
@@ -297,10 +264,12 @@ int webhook_remove(struct state *st, const char *id, const char *owner, struct e
 	explicit_bzero(w.secret, sizeof(w.secret));
 	if (unlinkat(fd, id, 0) < 0 || fsync(fd) < 0)
 		return err_errno(e, errno, "remove webhook '%s'", id);
+	if (sent_fd < 0)
+		return 0;
 	snprintf(name, sizeof(name), "%s.state", id);
-	(void)unlinkat(fd, name, 0); /* says nothing without the other */
+	(void)unlinkat(sent_fd, name, 0); /* says nothing without the other */
 	snprintf(name, sizeof(name), "%s.log", id);
-	(void)unlinkat(fd, name, 0);
+	(void)unlinkat(sent_fd, name, 0);
 	return 0;
 }
 
@@ -320,7 +289,7 @@ enum { NUMBERS = sizeof(numbers) / sizeof(numbers[0]) };
 
 int webhook_state_read(struct state *st, const struct webhook *w, struct webhook_state *ret)
 {
-	autoclose int fd = dir_open(st, false);
+	autoclose int dir_fd = dir_open(st, false), fd = sent_open(dir_fd, false);
 	char name[WEBHOOK_ID_SIZE + 8];
 	autofree char *text = NULL;
 	const char *key, *value;
@@ -348,10 +317,10 @@ int webhook_state_read(struct state *st, const struct webhook *w, struct webhook
 
 int webhook_state_write(struct state *st, const char *id, const struct webhook_state *s)
 {
-	autoclose int fd = dir_open(st, false);
+	autoclose int fd = dir_open(st, false), sent_fd = sent_open(fd, true);
 	char name[WEBHOOK_ID_SIZE + 8];
 	struct buf b;
-	int r = fd < 0 ? fd : 0;
+	int r = sent_fd < 0 ? sent_fd : 0;
 
 	buf_init(&b, WEBHOOK_FILE_MAX);
 	if (r == 0)
@@ -368,16 +337,36 @@ int webhook_state_write(struct state *st, const char *id, const struct webhook_s
 	if (r == 0 && faccessat(fd, id, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
 		r = -errno;
 	if (r == 0)
-		r = fd_write_file(fd, name, buf_data(&b), buf_len(&b), 0600, false);
+		r = fd_write_file(sent_fd, name, buf_data(&b), buf_len(&b), 0600, false);
 	buf_done(&b);
 	return r;
+}
+
+int webhook_enable(struct state *st, const char *id, const char *owner, struct err *e)
+{
+	autoclose int fd = dir_open(st, false);
+	struct webhook_state s;
+	struct webhook w;
+	int r = webhook_read(st, id, owner, &w, e);
+
+	if (r < 0)
+		return r;
+	explicit_bzero(w.secret, sizeof(w.secret));
+	r = webhook_state_read(st, &w, &s);
+	s.disabled_ms = s.failures = s.next_ms = 0;
+	if (r == 0)
+		r = webhook_state_write(st, id, &s);
+	/* The server looks again when this directory has another time (webhook_changed_ns). */
+	if (r == 0 && futimens(fd, NULL) < 0)
+		r = -errno;
+	return r < 0 ? err_errno(e, -r, "enable webhook '%s'", id) : 0;
 }
 
 /* ---- what was tried ---- */
 
 int webhook_log_read(struct state *st, const char *id, char **ret)
 {
-	autoclose int fd = dir_open(st, false);
+	autoclose int dir_fd = dir_open(st, false), fd = sent_open(dir_fd, false);
 	char name[WEBHOOK_ID_SIZE + 8];
 	int r;
 
@@ -398,7 +387,7 @@ int webhook_log_read(struct state *st, const char *id, char **ret)
 
 int webhook_log_add(struct state *st, const char *id, const char *line, size_t len)
 {
-	autoclose int fd = dir_open(st, false), log_fd = -1;
+	autoclose int dir_fd = dir_open(st, false), fd = sent_open(dir_fd, true), log_fd = -1;
 	char name[WEBHOOK_ID_SIZE + 8];
 	autofree char *text = NULL;
 	const char *half;
@@ -406,7 +395,7 @@ int webhook_log_add(struct state *st, const char *id, const char *line, size_t l
 	int r;
 
 	snprintf(name, sizeof(name), "%s.log", id);
-	if (fd < 0 || faccessat(fd, id, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+	if (fd < 0 || faccessat(dir_fd, id, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
 		return -ENOENT;
 	log_fd = openat(fd, name, O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
 	r = log_fd < 0 ? -errno : fd_cut_torn_line(log_fd, &bytes);

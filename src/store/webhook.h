@@ -1,10 +1,14 @@
 /*
  * Webhooks: URLs that the host's events (store/feed.h) are sent to.
  *
- *	webhooks/<id>		what it is: lines under a sum, 0600 below a 0700 directory, with the
- *				secret of its signatures. Written once
- *	webhooks/<id>.state	how far it is: written by the server after each delivery
- *	webhooks/<id>.log	the last deliveries, lines of JSON; half of it goes when it is full
+ *	webhooks/<id>			what it is: lines under a sum, 0600 below a 0700 directory,
+ *					with the secret of its signatures. Written once
+ *	webhooks/sent/<id>.state	how far it is: written by the server after each delivery
+ *	webhooks/sent/<id>.log		the last deliveries, lines of JSON; half of it goes when it
+ *					is full
+ *
+ * What the server writes is apart, so that webhooks/ itself changes only when somebody makes,
+ * removes or enables one: the server looks at its time. Who makes one holds flock(2) on it.
  *
  * An id is 16 random hex digits. What is to be delivered is not copied: it is all rows after
  * `cursor`, so a queue costs nothing and outlives the server.
@@ -63,15 +67,8 @@ int webhook_state_write(struct state *st, const char *id, const struct webhook_s
 /* One line of JSON, with its newline. And all of them; *ret is owned, "" where there are none. */
 int webhook_log_add(struct state *st, const char *id, const char *line, size_t len);
 int webhook_log_read(struct state *st, const char *id, char **ret);
-/* Changes when one is made or removed; 0: there is no directory. */
+/* It was disabled, and failures count anew. */
+int webhook_enable(struct state *st, const char *id, const char *owner, struct err *e);
+/* Another one when one is made, removed or enabled; 0: there is no directory. Two changes within a
+ * few milliseconds may have the same: who looks then looks once more. */
 uint64_t webhook_changed_ns(struct state *st);
-
-/* The parts of a URL. -EINVAL: none of http or https, with user information or a fragment, or with
- * what is no host. */
-struct webhook_url {
-	bool is_tls;
-	char host[DNS_NAME_MAX + 3]; /* without brackets */
-	uint16_t port;
-	const char *path; /* points into the text; "" for "/" */
-};
-int webhook_url_parse(struct webhook_url *ret, const char *text);

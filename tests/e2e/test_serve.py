@@ -77,6 +77,41 @@ def test_a_wrong_configuration_is_said(new_home, flags, words):
     assert got.returncode == 2 and words in got.stderr
 
 
+def test_as_many_addresses_as_may_be_given_beside_the_socket(new_home):
+    """None of them is said to be out of memory."""
+    lone = Server(new_home(), *(f for i in range(2, 17) for f in ("--listen", f"127.0.0.{i}:0")))
+    try:
+        said = [lone.process.stdout.readline() for _ in range(15)]
+        assert all(line.startswith("listening on http://127.0.0.") for line in said[:-1]), said
+        assert lone.ask("GET", "/healthz").ok()
+    finally:
+        lone.end()
+
+
+def test_a_private_one_has_a_socket_of_its_own(server):
+    got = subprocess.run([server.cove.program, "serve", "--private", "--listen", "127.0.0.1:0"], env=server.cove.env,
+                         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=DEADLINE)
+    assert got.returncode == 2 and "--socket" in got.stderr
+
+
+def test_a_socket_that_another_has_put_there_since_stays(new_home, tmp):
+    def start(home):
+        made = subprocess.Popen([home.program, "serve", "--socket", f"{tmp}/s", "--private"], env=home.env,
+                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        assert made.stdout.readline().startswith(b"listening on ")
+        return made
+
+    first, second = start(new_home()), start(new_home())
+    mine = os.stat(f"{tmp}/s").st_ino
+    for process in (first, second):
+        process.stdin.close()
+        assert process.wait(DEADLINE) == 0
+        process.stdout.close()
+        if process is first:
+            assert os.stat(f"{tmp}/s").st_ino == mine
+    assert not os.path.exists(f"{tmp}/s")
+
+
 def test_the_configuration_is_a_file_too(new_home, tmp):
     (tmp / "c.yaml").write_text(f'# a comment\nsocket: "{tmp}/s"  # and one more\n\nthreads: 2\nhost-name: a.example\n')
     got = subprocess.Popen([new_home().program, "serve", "--config", str(tmp / "c.yaml"), "--private"],

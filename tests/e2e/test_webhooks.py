@@ -4,6 +4,7 @@ import hmac
 import http.server
 import json
 import os
+import pathlib
 import socket
 import ssl
 import subprocess
@@ -244,6 +245,29 @@ def test_a_removed_key_is_told_nothing_more(server, cove):
     finally:
         for n in (name, kept):
             cove("key", "rm", n)
+
+
+def test_a_key_that_cannot_be_read_holds_up_its_webhooks(server, cove):
+    """The server says so once, and goes on when the key can be read again."""
+    name = "h" + os.urandom(4).hex()
+    mine = cove("key", "create", name).ok().text.strip()
+    row, = [k for k in cove("key", "ls", "--json").ok().json if k["name"] == name]
+    path = pathlib.Path(cove.home, "keys", row["id"])
+    whole = path.read_bytes()
+    try:
+        hook, _ = add(server, "https://127.0.0.1:4433/", token=mine, types=["box.created"])
+        path.write_bytes(whole[:-3])
+        make(server)
+        wait_until(lambda: f"webhook {hook} waits" in open(server.log).read(), "the server to say so")
+        make(server)
+        path.write_bytes(whole)
+        make(server, "own", mine)
+        wait_until(lambda: of(server, hook).get("reason"), "it to go on")
+        assert open(server.log).read().count(f"webhook {hook} waits") == 1
+        server.ask("DELETE", "/v1/boxes/own?force=1", token=mine).ok(204)
+    finally:
+        path.write_bytes(whole)
+        cove("key", "rm", name)
 
 
 def test_certificates_are_verified(server, tmp_path):

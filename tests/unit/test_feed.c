@@ -157,3 +157,32 @@ TEST(a_torn_row_goes_and_its_number_is_given_again)
 	feed_close(&w);
 	state_close(&st);
 }
+
+TEST(the_newest_is_found_behind_long_rows_and_a_part_of_the_next)
+{
+	static const char part[] = "{\"seq\":4,\"pad\":\"xxx";
+	uint64_t oldest, newest;
+	struct feed_writer w;
+	int fd;
+
+	home_open(&st);
+	CHECK_EQ(feed_open(&w, &st, &e), 0);
+	for (int i = 0; i < 3; i++)
+		put(&w, FEED_ROW_MAX - 100);
+	fd = openat(st.home_fd, "events/00000000000000000001", O_WRONLY | O_APPEND | O_CLOEXEC);
+	for (size_t n = 0; n < FEED_ROW_MAX / 2; n += sizeof(part) - 1)
+		CHECK_EQ(write(fd, part, sizeof(part) - 1), (ssize_t)sizeof(part) - 1);
+	CHECK_EQ(feed_range(&st, &oldest, &newest), 0);
+	CHECK(oldest == 1 && newest == 3);
+	close(fd);
+	feed_close(&w);
+	state_close(&st);
+}
+
+TEST(each_type_of_row_has_a_word)
+{
+	for (int i = 0; i < FEED_TYPES; i++)
+		CHECK(feed_types[i] != NULL);
+	CHECK(!feed_types[FEED_TYPES]);
+	CHECK_STR(feed_types[FEED_ASK_ANSWERED], "ask.answered");
+}
