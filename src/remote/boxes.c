@@ -224,9 +224,9 @@ static int make(struct remote_request *q, const struct cove_box_options *o, stru
 	struct cove_box *box = NULL;
 	json_t *answer = NULL;
 	bool applies = put_net(remote_object(q), o);
-	int r = put_options(cove, &q->json, o, e);
+	int r;
 
-	q->error = r < 0 ? r : q->error;
+	remote_note(q, put_options(cove, &q->json, o, e));
 	r = remote_call(q, &answer, e);
 	if (r == 0)
 		r = handle_new(cove, remote_text(answer, "name"), o->one_shot, &box, e);

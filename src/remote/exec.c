@@ -673,8 +673,8 @@ int cove_run(struct cove_box *box, const struct cove_command *given, struct cove
 	rand_hex(token, TOKEN_BYTES);
 	remote_begin(&q, box->cove, "POST", "/v1/boxes/{}/exec", box->name);
 	q.repeats = q.waits = true;
-	q.error = remote_put_command(remote_object(&q), &command,
-				     command.token ? command.token : token, &e);
+	remote_note(&q, remote_put_command(remote_object(&q), &command,
+					   command.token ? command.token : token, &e));
 	if (command.max_output)
 		json_kv_u64(&q.json, "max_output", command.max_output);
 	r = remote_call(&q, &o, &e);

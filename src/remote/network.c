@@ -301,7 +301,7 @@ static int set_secret(struct cove *cove, const char *name, const char *source, c
 	remote_begin(&q, cove, "PUT", "/v1/secrets/{}", name);
 	q.repeats = true;
 	q.is_secret = true;
-	q.error = buf_set_secret(&q.body, true);
+	remote_note(&q, buf_set_secret(&q.body, true));
 	json_kv_str(remote_object(&q), source, text);
 	remote_put_amount(&q.json, "cache", cache_ms);
 	return remote_return(remote_call(&q, NULL, &e), &e, err);

@@ -122,6 +122,8 @@ void remote_put_list(struct json *j, const char *key, const char *const *list);
 void remote_put_str(struct json *j, const char *key, const char *s);
 void remote_put_amount(struct json *j, const char *key, uint64_t v);
 void remote_put_bool(struct json *j, const char *key, bool v);
+/* Why it cannot be sent: r below 0. The first is kept, so that what is said later hides none. */
+void remote_note(struct remote_request *q, int r);
 
 struct remote_answer {
 	struct cove *cove;

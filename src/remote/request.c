@@ -27,7 +27,7 @@ static const struct http_limits limits = {.head_max = 64 << 10, .fields_max = 10
 
 /* ---- filling in ---- */
 
-static void note(struct remote_request *q, int r)
+void remote_note(struct remote_request *q, int r)
 {
 	if (r < 0 && q->error == 0)
 		q->error = r;
@@ -40,10 +40,11 @@ static void put_segment(struct remote_request *q, const char *text)
 
 	/* One that others would resolve is no name of anything. */
 	if (!*text || strcmp(text, ".") == 0 || strcmp(text, "..") == 0)
-		note(q, -EINVAL);
+		remote_note(q, -EINVAL);
 	for (; *text; text++)
-		note(q, strchr(plain, *text) ? buf_append(&q->path, text, 1)
-					     : buf_printf(&q->path, "%%%02X", (uint8_t)*text));
+		remote_note(q, strchr(plain, *text)
+				       ? buf_append(&q->path, text, 1)
+				       : buf_printf(&q->path, "%%%02X", (uint8_t)*text));
 }
 
 void remote_begin(struct remote_request *q, struct cove *cove, const char *method, const char *path,
@@ -55,14 +56,14 @@ void remote_begin(struct remote_request *q, struct cove *cove, const char *metho
 		.cove = cove, .method = method, .repeats = strcmp(method, "GET") == 0};
 	buf_init(&q->path, TARGET_MAX);
 	buf_init(&q->body, BODY_MAX);
-	note(q, buf_append_str(&q->path, cove->host.prefix));
+	remote_note(q, buf_append_str(&q->path, cove->host.prefix));
 	va_start(ap, path);
 	for (; *path; path++) {
 		if (path[0] == '{' && path[1] == '}') {
 			put_segment(q, va_arg(ap, const char *));
 			path++;
 		} else {
-			note(q, buf_append(&q->path, path, 1));
+			remote_note(q, buf_append(&q->path, path, 1));
 		}
 	}
 	va_end(ap);
@@ -75,9 +76,9 @@ void remote_query(struct remote_request *q, const char *name, const char *value)
 	if (!value)
 		return;
 	buf_init(&one, TARGET_MAX);
-	note(q, http_query_add(&one, name, value));
-	note(q, buf_append(&q->path, q->has_query ? "&" : "?", 1));
-	note(q, buf_append(&q->path, buf_data(&one), buf_len(&one)));
+	remote_note(q, http_query_add(&one, name, value));
+	remote_note(q, buf_append(&q->path, q->has_query ? "&" : "?", 1));
+	remote_note(q, buf_append(&q->path, buf_data(&one), buf_len(&one)));
 	buf_done(&one);
 	q->has_query = true;
 }
@@ -455,6 +456,7 @@ static int seal(struct remote_request *q, struct err *e)
 	if (r == 0)
 		return 0;
 	request_done(q);
+	/* What was said last is the error, whatever else was noted. */
 	if (e->kind != ERR_NONE)
 		return r;
 	return r == -EINVAL ? err_set(e, ERR_INVALID, EINVAL, "'' and '..' are no names")

@@ -105,7 +105,7 @@ int cove_edit(struct cove_box *box, const char *path, const struct cove_edit_opt
 	if (r < 0)
 		return remote_return(r, &e, err);
 	begin(&q, box, "POST", "/v1/boxes/{}/files/edit", path, o.user, o.cancel_fd);
-	q.error = put_edits(remote_object(&q), &o, &e);
+	remote_note(&q, put_edits(remote_object(&q), &o, &e));
 	remote_put_str(&q.json, "if_sha256", o.if_sha256);
 	r = remote_call(&q, &a, &e);
 	sum = remote_text(a, "sha256");

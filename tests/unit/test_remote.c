@@ -172,4 +172,26 @@ TEST(errnos)
 	CHECK(err_code_find("") == 0 && err_code_find("E") == 0 && err_code_find("ENOENTX") == 0);
 }
 
+/* A name that is none goes to no server, whatever else is said in the request. */
+TEST(names_that_are_none)
+{
+	struct cove cove = {.host = {.path = "/nonexistent/s", .authority = "localhost"}};
+	struct cove_box box = {.cove = &cove, .name = ".."};
+	const char *const argv[] = {"true", NULL};
+	const struct cove_command command = {.size = sizeof(command), .argv = argv};
+	const struct cove_edit_options edits = {.size = sizeof(edits)};
+	struct cove_result result;
+	struct cove_edited edited;
+	struct cove_error err;
+
+	CHECK_EQ(cove_run(&box, &command, &result, &err), -EINVAL);
+	CHECK_EQ(err.kind, COVE_INVALID);
+	CHECK_EQ(cove_edit(&box, "x", &edits, &edited, &err), -EINVAL);
+	CHECK_EQ(err.kind, COVE_INVALID);
+	CHECK_EQ(cove_secret_set(&cove, "..", "value", "s3cr3t", 6, &err), -EINVAL);
+	CHECK_EQ(err.kind, COVE_INVALID);
+	CHECK_EQ(cove_secret_set(&cove, "", "value", "s3cr3t", 6, &err), -EINVAL);
+	CHECK_EQ(err.kind, COVE_INVALID);
+}
+
 TAP_MAIN
