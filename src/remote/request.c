@@ -183,6 +183,14 @@ static int write_head(const struct remote_request *q, struct buf *out, struct er
 	return r < 0 ? err_errno(e, -r, "write a request") : 0;
 }
 
+/* Whoever asked wants no answer any more? */
+static int given_up(int cancel_fd, struct err *e)
+{
+	if (cancel_fd <= 0 || !fd_is_cancelled(cancel_fd))
+		return 0;
+	return err_set(e, ERR_INTERRUPTED, ECANCELED, "it was given up");
+}
+
 static int await_head(struct remote_conn *c, const struct remote_request *q,
 		      struct remote_answer *ret, struct err *e)
 {
@@ -207,8 +215,8 @@ static int await_head(struct remote_conn *c, const struct remote_request *q,
 				     : q->head_ms ? q->head_ms
 						  : REMOTE_HEAD_MS,
 				     q->cancel_fd, e);
-		if (n == -EAGAIN && q->cancel_fd > 0 && fd_is_cancelled(q->cancel_fd))
-			return err_set(e, ERR_INTERRUPTED, ECANCELED, "it was given up");
+		if (n == -EAGAIN && given_up(q->cancel_fd, e) < 0)
+			return -ECANCELED;
 		if (n == -EAGAIN)
 			return err_set(e, ERR_TIMEOUT, ETIMEDOUT, "the server does not answer");
 		if (n < 0)
@@ -367,6 +375,8 @@ static int read_all(struct remote_answer *a, bool waits, struct buf *out, struct
 		if (buf_append(out, p, n) < 0)
 			return err_set(e, ERR_LIMIT, EMSGSIZE,
 				       "the server's answer is longer than %zu bytes", out->max);
+	if (r == -EAGAIN && given_up(a->cancel_fd, e) < 0)
+		return -ECANCELED;
 	if (r == -EAGAIN)
 		return err_set(e, ERR_TIMEOUT, ETIMEDOUT,
 			       "the rest of the server's answer does "
@@ -458,7 +468,7 @@ static int seal(struct remote_request *q, struct err *e)
 	request_done(q);
 	/* What was said last is the error, whatever else was noted. */
 	if (e->kind != ERR_NONE)
-		return r;
+		return e->code ? -e->code : r;
 	return r == -EINVAL ? err_set(e, ERR_INVALID, EINVAL, "'' and '..' are no names")
 			    : err_set(e, ERR_LIMIT, E2BIG, "the request is too long");
 }
@@ -585,6 +595,19 @@ int remote_answer_json(struct remote_answer *a, json_t **ret, struct err *e)
 
 /* ---- whole answers ---- */
 
+/* Read, so that the connection can be used again. It is done, however its answer ends. */
+static void pass_over(struct remote_answer *a)
+{
+	struct err ignored = {0};
+	const void *p;
+	size_t n;
+	int r = 1;
+
+	while (a->head.status != 204 && r > 0)
+		r = remote_answer_next(a, REMOTE_STALL_MS, &p, &n, &ignored);
+	remote_answer_done(a);
+}
+
 int remote_call(struct remote_request *q, json_t **ret, struct err *e)
 {
 	struct remote_answer a;
@@ -601,14 +624,7 @@ int remote_call(struct remote_request *q, json_t **ret, struct err *e)
 		return r;
 	if (ret)
 		return remote_answer_json(&a, ret, e);
-	/* Read, so that the connection can be used again. */
-	while (a.head.status != 204 && r >= 0 && !a.ended) {
-		const void *p;
-		size_t n;
-
-		r = remote_answer_next(&a, REMOTE_STALL_MS, &p, &n, NULL);
-	}
-	remote_answer_done(&a);
+	pass_over(&a);
 	return 0;
 }
 
