@@ -174,6 +174,20 @@ TEST(errnos)
 	CHECK(err_code_find("") == 0 && err_code_find("E") == 0 && err_code_find("ENOENTX") == 0);
 }
 
+TEST(texts_joined)
+{
+	json_t *list = json_pack("[s, n, s, s]", "ab", "c", "def");
+	char all[8], cut[6];
+
+	remote_take_joined(list, ',', all, sizeof(all));
+	CHECK_STR(all, "ab,c,de");
+	remote_take_joined(list, '\n', cut, sizeof(cut));
+	CHECK_STR(cut, "ab\nc\n");
+	remote_take_joined(NULL, ',', all, sizeof(all));
+	CHECK_STR(all, "");
+	json_decref(list);
+}
+
 /* A name that is none goes to no server, whatever else is said in the request. */
 TEST(names_that_are_none)
 {
@@ -312,6 +326,30 @@ TEST(a_search_that_failed_says_nothing_of_how_it_went)
 	script_end(&cove);
 	script(&cove, &s, found, -EAGAIN);
 	CHECK_EQ(cove_glob(&box, "/", "*", NULL, NULL, &err), 0);
+	script_end(&cove);
+}
+
+/* All keys, however many pages a server cuts them into. */
+TEST(keys_of_several_pages)
+{
+	static const char pages[] =
+		"HTTP/1.1 200 OK\r\nContent-Length: 58\r\n\r\n"
+		"{\"keys\":[{\"name\":\"a\",\"scopes\":[\"read\",\"run\"]}],\"next\":\"a\"}"
+		"\f"
+		"HTTP/1.1 200 OK\r\nContent-Length: 56\r\n\r\n"
+		"{\"keys\":[{\"name\":\"b\",\"quotas\":{\"boxes\":3}}],\"next\":null}";
+	struct cove_key_info *rows = NULL;
+	struct scripted s;
+	struct cove cove;
+	struct cove_error err;
+
+	script(&cove, &s, pages, -EAGAIN);
+	CHECK_EQ(cove_keys(&cove, &rows, &err), 2);
+	CHECK_STR(rows[0].name, "a");
+	CHECK_STR(rows[0].scopes, "read,run");
+	CHECK_STR(rows[1].name, "b");
+	CHECK_EQ(rows[1].boxes, 3);
+	free(rows);
 	script_end(&cove);
 }
 
