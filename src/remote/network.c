@@ -187,10 +187,10 @@ int cove_grant(struct cove *cove, const char *box, const struct cove_grant *give
 		json_kv_str(remote_object(&q), g.allow ? "allow" : "deny", g.pattern);
 		remote_put_bool(&q.json, "once", g.once);
 		remote_put_amount(&q.json, "for", g.for_ms);
-		r = remote_call(&q, NULL, &e);
+		r = remote_call(&q, &o, &e);
 	}
-	if (ret_cut)
-		*ret_cut = 0; /* the answer does not say */
+	if (r == 0 && ret_cut)
+		*ret_cut = remote_number(o, "cut");
 	json_decref(o);
 	return remote_return(r, &e, err);
 }

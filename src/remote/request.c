@@ -579,7 +579,10 @@ int remote_answer_json(struct remote_answer *a, json_t **ret, struct err *e)
 	buf_init(&text, REMOTE_ANSWER_MAX);
 	r = read_all(a, false, &text, e);
 	say_lost(r, e);
-	if (r == 0)
+	/* An older server has nothing to say where a newer one has. */
+	if (r == 0 && a->head.status == 204)
+		o = json_object();
+	else if (r == 0)
 		o = json_loadb((const char *)buf_data(&text), buf_len(&text),
 			       JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, NULL);
 	buf_done(&text);

@@ -208,6 +208,15 @@ def test_kill_9_of_the_server_loses_no_byte(cove, box):
     out, err = process.communicate(timeout=DEADLINE)
     assert (got + out).decode().splitlines() == [f"line {i}" for i in range(LINES)]
     assert process.returncode == 7 and err == b""
+def test_what_only_an_answer_says(cove, box, tmp):
+    """That what was written to a copy is not in a fork, and how many connections a deny ends."""
+    (tmp / "work").mkdir()
+    name = cove("create", "--workspace", str(tmp / "work"), "--copy").ok().text.strip()
+    cove("exec", name, "--", "sh", "-c", "echo x > /workspace/x").ok()
+    got = cove("fork", name).ok()
+    assert "copy of a host directory" in got.errors
+    assert [row["copy_left_out"] for row in cove("fork", "--json", name).ok().json] == [True]
+    assert [row["copy_left_out"] for row in cove("fork", "--json", box).ok().json] == [False]
 
 
 def test_a_server_that_does_not_come_back_is_said(cove, box):

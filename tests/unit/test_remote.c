@@ -329,6 +329,25 @@ TEST(a_search_that_failed_says_nothing_of_how_it_went)
 	script_end(&cove);
 }
 
+/* As a server says it that has nothing to say: one that is older. */
+TEST(no_content_is_an_empty_object)
+{
+	struct scripted s;
+	struct cove cove;
+	struct cove_error err;
+	uint64_t cut = 9;
+	const struct cove_grant grant = {.size = sizeof(grant), .pattern = "h", .allow = true};
+
+	script(&cove, &s, "HTTP/1.1 204 No Content\r\n\r\n", -EAGAIN);
+	CHECK_EQ(cove_grant(&cove, "b", &grant, &cut, &err), 0);
+	CHECK_EQ(cut, 0);
+	script_end(&cove);
+	script(&cove, &s, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{\"cut\":3}", -EAGAIN);
+	CHECK_EQ(cove_grant(&cove, "b", &grant, &cut, &err), 0);
+	CHECK_EQ(cut, 3);
+	script_end(&cove);
+}
+
 /* All keys, however many pages a server cuts them into. */
 TEST(keys_of_several_pages)
 {
