@@ -535,7 +535,7 @@ static bool is_away(int r, const struct err *e)
 static int rejoin(struct cove_exec *x, int timeout_ms, struct err *e)
 {
 	uint64_t now = clock_mono_ms(), left = x->retry_ms > now ? x->retry_ms - now : 0;
-	bool by_socket = !x->id || (x->input && x->is_pty);
+	bool by_socket = !x->id || x->input;
 	int r;
 
 	if (left > 0) {

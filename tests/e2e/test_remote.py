@@ -195,10 +195,11 @@ def test_images_keys_and_the_machine(cove, box, tmp):
 LINES = 400
 
 
-def test_kill_9_of_the_server_loses_no_byte(cove, box):
+@pytest.mark.parametrize("stdin", [[], ["-i"]], ids=["no-stdin", "stdin-that-ended"])
+def test_kill_9_of_the_server_loses_no_byte(cove, box, stdin):
     """Twice in the middle of a command: every byte comes, once, and its status."""
     line = f"i=0; while [ $i -lt {LINES} ]; do echo line $i; i=$((i+1)); sleep 0.002; done; exit 7"
-    process = cove.start("exec", box, "--", "sh", "-c", line, stdin=subprocess.DEVNULL)
+    process = cove.start("exec", *stdin, box, "--", "sh", "-c", line, stdin=subprocess.DEVNULL)
     got = b""
     for part in (LINES // 4, LINES // 2):
         while got.count(b"\n") < part:
@@ -208,6 +209,27 @@ def test_kill_9_of_the_server_loses_no_byte(cove, box):
     out, err = process.communicate(timeout=DEADLINE)
     assert (got + out).decode().splitlines() == [f"line {i}" for i in range(LINES)]
     assert process.returncode == 7 and err == b""
+
+
+def test_stdin_after_kill_9_of_the_server(cove, box):
+    """Nothing of it was sent before: what comes then, and its end, reach the command."""
+    process = cove.start("exec", "-i", box, "--", "sh", "-c", "echo a; cat; exit 5")
+    assert process.stdout.readline() == b"a\n"
+    cove.server.kill()
+    cove.server.start()
+    assert process.communicate(b"late\n", timeout=DEADLINE) == (b"late\n", b"") and process.returncode == 5
+
+
+def test_the_end_of_stdin_while_the_server_is_away(cove, box):
+    process = cove.start("exec", "-i", box, "--", "sh", "-c", "echo a; cat; exit 5")
+    assert process.stdout.readline() == b"a\n"
+    cove.server.kill()
+    process.stdin.close()
+    process.stdin = None
+    cove.server.start()
+    assert process.communicate(timeout=DEADLINE) == (b"", b"") and process.returncode == 5
+
+
 def test_what_only_an_answer_says(cove, box, tmp):
     """That what was written to a copy is not in a fork, and how many connections a deny ends."""
     (tmp / "work").mkdir()
