@@ -34,6 +34,7 @@ enum {
 	REMOTE_ERROR_MAX = 64 << 10,
 	REMOTE_EVENT_MAX = 4 << 20,
 	REMOTE_ROWS_MAX = 1 << 20, /* of a list */
+	REMOTE_TOKEN_BYTES = 16,   /* of what names one request */
 };
 
 struct cove {

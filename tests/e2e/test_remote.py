@@ -9,6 +9,7 @@ import threading
 import pytest
 
 from conftest import DEADLINE, Cove, wait_until
+from cut import Cut
 from server import Server
 
 import test_exec
@@ -228,6 +229,18 @@ def test_the_end_of_stdin_while_the_server_is_away(cove, box):
     process.stdin = None
     cove.server.start()
     assert process.communicate(timeout=DEADLINE) == (b"", b"") and process.returncode == 5
+
+
+def test_a_lost_answer_is_no_second_box(cove, tmp):
+    """The box that was made is the one that is told; also where nobody named it."""
+    before = set(cove.names())
+    cut = Cut(cove.server.path, f"{tmp}/cut")
+    try:
+        name = cove("create", env={"COVE_HOST": f"unix:{cut.path}"}).ok().text.strip()
+        assert cut.cuts == [b"/v1/boxes"] and set(cove.names()) - before == {name}
+        cove("rm", "-f", name).ok()
+    finally:
+        cut.end()
 
 
 def test_what_only_an_answer_says(cove, box, tmp):

@@ -19,6 +19,7 @@ import tracemalloc
 
 import pytest
 from conftest import WALL, alive, needs_base, needs_flag, wait_until
+from cut import Cut
 
 SDK = pathlib.Path(__file__).resolve().parent.parent.parent / "sdk/python"
 sys.path.insert(0, str(SDK))
@@ -701,38 +702,7 @@ def test_a_lost_connection_is_no_second_box(serve, cove, tmp, options):
     server = serve("--private")
     before = set(cove.names())
 
-    class Cut:
-        """Between client and server; of the first request of each kind no answer comes through."""
-
-        def __init__(self, to):
-            self.path, self.to, self.cuts = f"{tmp}/cut", to, []
-            self.listener = socket.socket(socket.AF_UNIX)
-            self.listener.bind(self.path)
-            self.listener.listen()
-            threading.Thread(target=self.accept, daemon=True).start()
-
-        def accept(self):
-            while True:
-                try:
-                    here = self.listener.accept()[0]
-                except OSError:
-                    return
-                threading.Thread(target=self.carry, args=(here,), daemon=True).start()
-
-        def carry(self, here):
-            there = socket.socket(socket.AF_UNIX)
-            there.connect(self.to)
-            with here, there:
-                while request := here.recv(1 << 20):
-                    there.sendall(request)
-                    answer = there.recv(1 << 20)
-                    what = request.split()[1]
-                    if what not in self.cuts:
-                        self.cuts.append(what)
-                        return
-                    here.sendall(answer)
-
-    cut = Cut(server.path)
+    cut = Cut(server.path, f"{tmp}/cut")
     with sdk.Client(f"unix:{cut.path}") as client:
         sb = sdk.Sandbox(client=client, **options)
         made = set(cove.names()) - before
@@ -744,7 +714,7 @@ def test_a_lost_connection_is_no_second_box(serve, cove, tmp, options):
         assert not sb.files.exists("/tmp/runs")
         sb.close()
         assert len(cut.cuts) == 6 and set(cove.names()) == before
-    cut.listener.close()
+    cut.end()
 
 
 # ---- threads, processes, loops ----
