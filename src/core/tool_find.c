@@ -107,7 +107,7 @@ static int run(struct searching *s, struct cove_box *box, const struct wire_file
 	       struct cove_found *ret, struct err *e)
 {
 	struct core_tool tool = {.on_frame = s->glob ? on_name : on_line, .arg = s};
-	int r = core_tool_run(&tool, box, m, cancel_fd > 0 ? cancel_fd : -1, e);
+	int r = core_tool_run(&tool, box, m, cancel_fd, e);
 
 	if (r == 0 && !s->has_summary)
 		return err_set(e, ERR_PROTOCOL, EPROTO, "the box did not say how the search went");
