@@ -764,6 +764,9 @@ def test_ports(sb):
     missing = sb.fetch(8000, "/missing")
     assert (missing.status, missing.ok, missing.headers["cove-port"]) == (404, False, "8000") and missing.text
     assert sb.fetch(8000, method="HEAD").body == b""
+    with pytest.raises(sdk.CoveError) as unreachable:  # the server's own answer to HEAD has no body either
+        sb.fetch(8001, method="HEAD")
+    assert unreachable.value.status == 502
     with pytest.raises(sdk.ProtocolError):
         sb.fetch(8001)
     with pytest.raises(sdk.Unsupported):  # of a server without names for ports

@@ -127,6 +127,13 @@ def test_answers_however_they_are_cut(data, want):
         assert bodies(data, cut) == want
 
 
+def test_an_answer_to_head_ends_with_its_head():
+    for fields in (b"Content-Length: 9\r\n", b"Transfer-Encoding: chunked\r\n", b""):
+        response = _http.Response("HEAD")
+        response.feed(b"HTTP/1.1 502 Bad Gateway\r\n" + fields + b"\r\n")
+        assert response.head.status == 502 and response.ended and response.take() == b"" and response.reusable
+
+
 @pytest.mark.parametrize("data", [
     b"", b"\r\n\r\n", b"HTTP/2 200 OK\r\n\r\n", b"HTTP/1.1 20 OK\r\n\r\n", b"HTTP/1.1 200 OK\r\nno colon\r\n\r\n",
     b"HTTP/1.1 200 OK\r\nA : b\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",

@@ -235,10 +235,7 @@ class AsyncSandbox:
         way = method or ("GET" if data is None and json is None else "POST")
         incoming = await self.client.open(way, f"{self._path}/ports/{int(port)}{quote(path, safe=PATH_SAFE)}",
                                           body=data, json=json, fields=headers, is_port=True)
-        if way == "HEAD":
-            incoming.close()
-        content = b"" if way == "HEAD" else await incoming.read()
-        return PortResponse(incoming.head.status, dict(incoming.head.fields), content)
+        return PortResponse(incoming.head.status, dict(incoming.head.fields), await incoming.read())
 
     async def link(self, port: int, *, expires: Optional[Seconds] = None) -> PortLink:
         """A way to a port for who has no key, by its own name, for an hour unless ``expires`` says how many seconds.

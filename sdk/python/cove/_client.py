@@ -274,8 +274,8 @@ class AsyncClient:
                 left -= len(data)
         return True
 
-    async def _exchange(self, stream: Stream, head: bytes, body: Body) -> Incoming:
-        whole, broken, response = True, None, Response()
+    async def _exchange(self, stream: Stream, method: str, head: bytes, body: Body) -> Incoming:
+        whole, broken, response = True, None, Response(method)
         try:
             if isinstance(body, Source):
                 whole = await self._send_body(stream, head, body)
@@ -327,7 +327,8 @@ class AsyncClient:
             try:
                 if isinstance(body, Source):
                     body.rewind()
-                incoming = await self._exchange(stream, self._head(method, path, query, sent, body, endpoint), body)
+                head = self._head(method, path, query, sent, body, endpoint)
+                incoming = await self._exchange(stream, method, head, body)
             except ConnectionLost:
                 stream.close()
                 self._drop_idle()
@@ -371,7 +372,8 @@ class AsyncClient:
         fields = handshake()
         stream, endpoint = await self._connect()
         try:
-            incoming = await self._exchange(stream, self._head("GET", path, None, fields, None, endpoint), None)
+            head = self._head("GET", path, None, fields, None, endpoint)
+            incoming = await self._exchange(stream, "GET", head, None)
             if incoming.head.status != 101:
                 said = await incoming.read(1 << 20)
                 raise error_from(said, incoming.head.status, incoming.head.fields.get("x-request-id"))
