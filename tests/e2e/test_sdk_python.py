@@ -478,13 +478,16 @@ def test_pages_of_a_list(client, options, monkeypatch):
     asked, plain = [], client._core.json
 
     async def two(method, path, **how):
-        if path == "/v1/boxes":
+        if path == "/v1/boxes" or path.endswith("/execs"):
             how["query"] = {**how["query"], "limit": 2}
             asked.append(how["query"]["after"])
         return await plain(method, path, **how)
     monkeypatch.setattr(client._core, "json", two)
     listed = [b.name for b in sdk.Sandbox.list(client=client) if b.name.startswith("sdk-page-")]
     assert listed == ["sdk-page-0", "sdk-page-1", "sdk-page-2"] and len(asked) > 1
+    for _ in range(3):
+        boxes[0].exec("true")
+    assert [p.exec_id for p in boxes[0].processes()] == [1, 2, 3] and len(asked) > 3
     for box in boxes:
         box.close()
 
