@@ -993,6 +993,11 @@ def test_images_builds_runs_and_merges(server, tmp_path):
         assert (got.result.exit_code, got.result.stdout, got.files) == (2, "from here\n", {"o": b"ABC"})
         assert list(got.errors) == ["none"] and client.image(name)["name"] == name
         assert name in [i["name"] for i in client.images()]
+        (tmp_path / "image.tar").write_text("older")
+        with pytest.raises(sdk.NotFound):
+            client.export_image(f"{name}-none", tmp_path / "image.tar")
+        assert (tmp_path / "image.tar").read_text() == "older"
+        assert client.export_image(name, tmp_path / "image.tar") == (tmp_path / "image.tar").stat().st_size > 5
         with sdk.Sandbox(client=client) as sb:
             sb.run("echo 1 > /tmp/f")
             fork, = sb.fork()

@@ -85,6 +85,26 @@ def test_links_of_a_hostile_tar_lead_nowhere(tmp):
             assert os.path.realpath(f"{at}/{name}").startswith(os.path.realpath(tmp / "to"))
 
 
+def test_a_local_file_is_whole_or_as_it_was(tmp):
+    (tmp / "there").write_text("kept")
+    (tmp / "link").symlink_to("there")
+    with pytest.raises(ZeroDivisionError), _tree.whole_file(str(tmp / "link")) as file:
+        file.write(b"half")
+        1 // 0
+    assert (tmp / "there").read_text() == "kept" and sorted(os.listdir(tmp)) == ["link", "there"]
+    with _tree.whole_file(str(tmp / "link")) as file:
+        file.write(b"new")
+        assert (tmp / "there").read_text() == "kept"
+    assert (tmp / "there").read_text() == "new" and (tmp / "link").is_symlink()
+    with _tree.whole_file("/dev/null") as file:
+        file.write(b"gone")
+    assert not os.path.isfile("/dev/null") and sorted(os.listdir(tmp)) == ["link", "there"]
+    os.chmod(tmp, 0o500)
+    with pytest.raises(PermissionError), _tree.whole_file(str(tmp / "new")):  # and not that nothing is there to remove
+        pass
+    os.chmod(tmp, 0o700)
+
+
 def packed_by(kind, size, count=1):
     """Headers of a kind that come before an entry."""
     info = tarfile.TarInfo("x")

@@ -12,7 +12,7 @@ import time
 from typing import IO, Any, AsyncIterator, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 from urllib.parse import quote, urlencode, urlsplit
 
-from . import _images, _private
+from . import _images, _private, _tree
 from ._http import EventParser, Head, Response, ServerEvent, request_head
 from ._net import AsyncNet, Endpoint, Net, Stream, SyncNet, drive
 from ._ws import Socket, check_answer, frame, handshake
@@ -444,15 +444,19 @@ class AsyncClient:
         return image
 
     async def export_image(self, name: str, to: Union[_images.PathLike, IO[bytes]], *, format: str = "oci") -> int:
-        """An image as an archive ("oci", "docker", or "tar": its root filesystem), into a file; its bytes."""
+        """An image as an archive ("oci", "docker", or "tar": its root filesystem), into a local file, which is whole or
+        as it was, or into a file object. How many bytes."""
         if not hasattr(to, "write"):
-            with open(to, "wb") as file:
+            with _tree.whole_file(os.fspath(to)) as file:
                 return await self.export_image(name, file, format=format)
         incoming = await self.open("GET", f"/v1/images/{segment(name)}/export", query={"format": format})
         size = 0
-        while data := await incoming.piece():
-            await self._net.offload(to.write, data)
-            size += len(data)
+        try:
+            while data := await incoming.piece():
+                await self._net.offload(to.write, data)
+                size += len(data)
+        finally:
+            incoming.close()
         return size
 
     async def build_image(self, name: str, context: Union[None, _images.PathLike, IO[bytes]] = None, *,
