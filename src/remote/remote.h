@@ -1,7 +1,7 @@
 /*
  * The calls of cove.h, answered by a server (cove-remote, when COVE_HOST is set). The files beside
  * this one are grouped as the server's routes are; each call is a request, its answer decoded by
- * the tables that libcove writes such answers with (core/view.h). What the API does not carry is
+ * the tables that libcove writes such answers with (core/view.h). What is not asked of a server is
  * ERR_UNSUPPORTED (absent.c): nothing is ever done on this machine instead.
  *
  * Blocking, one thread. A connection waits in an event loop of its owner's: a struct cove has one

@@ -79,12 +79,15 @@ def test_no_server_there(cove, host, kind):
     assert "secret" not in message
 
 
-def test_nothing_is_done_here_instead(cove):
+def test_nothing_is_done_here_instead(cove, tmp):
     for words in (["doctor"], ["serve"], ["image", "make"], ["wall", "add", "gvisor"], ["system", "backup", "/tmp/x"],
                   ["snapshot", "export", "x", "/tmp/x"]):
         got = cove(*words)
         assert got.rc == 125 and b"server's machine" in got.err and got.out == b"", got
     assert "server's" in cove.fails("unsupported", "system", "backup", "/tmp/x")
+    for words, operation in ((["snapshot", "export", "x", "/tmp/x"], "exportSnapshot"),
+                             (["image", "build", "-t", "x", str(tmp)], "buildImage")):
+        assert operation in cove.fails("unsupported", *words)
 
 
 def test_a_policy_file_of_this_machine(cove, tmp):
