@@ -2,7 +2,7 @@
  * Commands in a server's boxes.
  *
  *	SOCKET	a WebSocket: the command, its stdin and terminal, its output as it comes
- *	EVENTS	its output from byte offsets on (a log, or a connection that was lost)
+ *	EVENTS	its output from byte offsets on (a log, or a lost connection of what takes no stdin)
  *	LOST	the connection ended before the command did: tried again for REMOTE_AWAY_MS
  *	OVER	there is no next event
  *
