@@ -620,8 +620,8 @@ COVE_API int cove_audit_delete(struct cove *cove, const char *box, uint64_t befo
 COVE_API int cove_audit_keep(struct cove *cove, const uint64_t *set_ms, uint64_t *ret_ms,
 			     struct cove_error *err);
 
-/* The other way: forwards a port of this host to one in the box, until stop_fd is readable.
- * on_ready gets the port that it listens on. */
+/* The other way: forwards a port of this host to one in the box, until stop_fd (above 0) is
+ * readable. on_ready gets the port that it listens on. */
 struct cove_forward {
 	size_t size;
 	unsigned port;	     /* in the box */
@@ -920,7 +920,7 @@ struct cove_watch_options {
 	size_t size;
 	const char *user;
 	bool recursive; /* the whole tree; at most 8,192 directories, 32,768 of all in a box */
-	int stop_fd;	/* the call returns when it can be read; -1: none */
+	int stop_fd;	/* above 0: the call returns when it can be read */
 	int (*on_event)(void *arg, const struct cove_watch_event *event); /* not 0: it returns */
 	void *arg;
 };

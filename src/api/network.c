@@ -164,7 +164,12 @@ static int grant_make(struct api_call *c, struct cove *cove, struct err *e)
 	grant.once = in.once;
 	grant.for_ms = in.for_ms;
 	r = cove_grant(cove, box, &grant, &cut, &err);
-	return r < 0 ? api_failed(r, &err, e) : api_no_content(c);
+	if (r < 0)
+		return api_failed(r, &err, e);
+	json_object_begin(api_json(c, 200));
+	json_kv_u64(&c->json, "cut", cut);
+	json_object_end(&c->json);
+	return 0;
 }
 
 /* ---- questions ---- */

@@ -316,6 +316,7 @@ static int fork_boxes(struct api_call *c, struct cove *cove, struct err *e)
 	const struct api_in_table tables[] = {{fork_fields, &in}, {NULL, NULL}};
 	struct cove_fork_options o = {.size = sizeof(o), .owner = api_owner(c)};
 	char(*names)[64] = NULL;
+	bool copy_left_out = false;
 	struct cove_error err;
 	const char *source = NULL, *shown;
 	int count, r = api_in_take(&c->memory, c->body, tables, e);
@@ -333,6 +334,7 @@ static int fork_boxes(struct api_call *c, struct cove *cove, struct err *e)
 	if (r < 0)
 		return r;
 	o.count = in.count;
+	o.ret_copy_left_out = &copy_left_out;
 	count = cove_fork(cove, source, &o, &names, &err);
 	api_quota_release(c);
 	if (count < 0)
@@ -344,6 +346,7 @@ static int fork_boxes(struct api_call *c, struct cove *cove, struct err *e)
 		if (api_name_shown(c, KEY_OF_BOX, names[i], &shown))
 			json_str(&c->json, shown);
 	json_array_end(&c->json);
+	json_kv_bool(&c->json, "copy_left_out", copy_left_out);
 	json_object_end(&c->json);
 	free(names);
 	return 0;

@@ -81,7 +81,8 @@
 #define INIT_COUNT_BYTES  (64u << 20)  /* read beyond those lines to count the others */
 #define INIT_SNIFF_BYTES  8192u	       /* a file's first ones, which say whether it is text */
 #define INIT_SEARCH_LINE  (1u << 20)   /* of one line is searched */
-#define INIT_FOUND_MAX	  1000000u     /* files or lines that one search gives */
+#define INIT_FOUND_MAX	  1000000u     /* files or lines that one search gives, */
+#define INIT_FOUND_USUAL  10000u       /* where it does not say how many */
 #define INIT_PATTERN_MAX  4096u	       /* of a search, bytes */
 #define INIT_BRACES_MAX	  1000u	       /* patterns that one with braces stands for, and */
 #define INIT_GLOB_PARTS	  8192u	       /* what is between slashes in all of them */

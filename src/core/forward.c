@@ -332,7 +332,7 @@ static int run(struct forward *f, const struct cove_forward *o, struct err *e)
 	f->listener.on_event = on_accept;
 	f->stop = (struct ev_io){.on_event = on_stop, .fd = o->stop_fd};
 	f->retry.on_timer = on_retry;
-	if (o->stop_fd >= 0)
+	if (o->stop_fd > 0)
 		r = ev_io_add(f->ev, &f->stop, EPOLLIN);
 	if (r == 0)
 		r = ev_io_add(f->ev, &f->listener, EPOLLIN);

@@ -1,20 +1,19 @@
 /*
  * Files into a box.
  *
- * The host's tree is read by descriptor, without following links below the path the caller named;
- * links are sent as links. Everything is one pipelined request: frames are built in place in the
- * connection's queue (a file is read straight into its DATA frame) and written in batches; we stop
- * only when the window is used up. An error that the box reports is met there, or at the end.
+ * The host's tree is read by host_walk.c; links are sent as links. Everything is one pipelined
+ * request: frames are built in place in the connection's queue (a file is read straight into its
+ * DATA frame) and written in batches; we stop only when the window is used up. An error that the
+ * box reports is met there, or at the end.
  */
 #include "base/fd.h"
-#include "base/inodes.h"
 #include "base/limits.h"
 #include "base/path.h"
 #include "base/str.h"
+#include "core/host_walk.h"
 #include "core/transfer.h"
 #include "store/tar.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -200,137 +199,40 @@ static uint64_t mtime_ns(const struct stat *st)
 		       : (uint64_t)st->st_mtim.tv_sec * 1000000000u + (uint64_t)st->st_mtim.tv_nsec;
 }
 
-/* One tree being walked; path is relative to what the caller named. */
+/* One tree on its way. */
 struct put_walk {
 	struct transfer *t;
-	char path[BOX_PATH_MAX];
-	size_t len;
-	unsigned depth;
-	bool exact; /* the box knows holes and hard links */
-	struct inodes seen;
+	struct host_walk walk;
 };
 
-static int put_opened(struct put_walk *w, int fd, struct err *e);
-
-static int put_link(struct put_walk *w, int dir_fd, const char *name, const struct stat *st,
-		    struct err *e)
+static void on_denied(void *arg, uid_t owner, struct err *e)
 {
-	char target[BOX_PATH_MAX];
-	ssize_t n = readlinkat(dir_fd, name, target, sizeof(target) - 1);
-	struct wire_entry m = {.type = 'l',
-			       .path = w->path,
-			       .target = target,
-			       .mode = 0777,
-			       .mtime_ns = mtime_ns(st)};
+	const struct put_walk *p = arg;
 
-	if (n < 0)
-		return err_errno(e, errno, "read the link '%.150s'", w->path);
-	target[n] = 0;
-	return send_entry(w->t, &m, e);
+	core_hint_owner(p->t->box->cove, owner, e);
 }
 
-/* What the walk stands on cannot be read: left out and named, or the end. */
-static int leave_out(struct put_walk *w, int code, uid_t owner, struct err *e)
+static int on_entry(void *arg, const struct host_entry *from, struct err *e)
 {
-	const struct cove_copy *how = &w->t->how;
-	bool is_ours = code == EMFILE || code == ENFILE || code == ENOMEM;
-	struct err why = {0};
+	struct put_walk *p = arg;
+	const struct stat *st = from->st;
+	struct put_source source = {.fd = from->fd, .shown = p->walk.path, .size = st->st_size};
+	struct wire_entry m = {
+		.type = (uint64_t)from->type, .path = p->walk.path, .target = from->target};
 	int r;
 
-	if (how->on_skipped && !is_ours) {
-		err_set(&why, ERR_DENIED, code, "%s", strerror(code));
-		core_hint_owner(w->t->box->cove, owner, &why);
-		how->on_skipped(how->arg, w->path, why.msg);
-		return 0;
-	}
-	r = err_errno(e, code, "read '%.100s'", w->path);
-	core_hint_owner(w->t->box->cove, owner, e);
-	return r;
-}
-
-static int put_named(struct put_walk *w, int dir_fd, const char *name, struct err *e)
-{
-	autoclose int fd = -1;
-	struct stat st;
-
-	if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return leave_out(w, errno, (uid_t)-1, e);
-	if (S_ISLNK(st.st_mode))
-		return put_link(w, dir_fd, name, &st, e);
-	if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)) {
-		w->t->left_out++;
-		return 0;
-	}
-	fd = openat(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-	return fd < 0 ? leave_out(w, errno, st.st_uid, e) : put_opened(w, fd, e);
-}
-
-static int put_children(struct put_walk *w, int fd, struct err *e)
-{
-	size_t len = w->len;
-	struct dirent *d;
-	DIR *dir;
-	int r = 0, copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
-
-	if (++w->depth > INIT_DEPTH_MAX)
-		r = err_set(e, ERR_LIMIT, ELOOP, "'%.150s' is deeper than %u directories", w->path,
-			    INIT_DEPTH_MAX);
-	dir = r == 0 && copy >= 0 ? fdopendir(copy) : NULL;
-	if (!dir) {
-		if (r == 0)
-			r = err_errno(e, errno, "list '%.150s'", w->path);
-		fd_close(&copy);
-		return r;
-	}
-	while (r == 0 && (errno = 0, d = readdir(dir))) {
-		if (strcmp(d->d_name, ".") == 0 || strcmp(d->d_name, "..") == 0)
-			continue;
-		w->len = len + (size_t)snprintf(w->path + len, sizeof(w->path) - len, "%s%s",
-						len > 0 ? "/" : "", d->d_name);
-		if (w->len >= sizeof(w->path))
-			r = err_set(e, ERR_LIMIT, ENAMETOOLONG, "a path below '%.100s' is too long",
-				    w->path);
-		else
-			r = put_named(w, fd, d->d_name, e);
-	}
-	if (r == 0 && errno != 0)
-		r = err_errno(e, errno, "list '%.150s'", w->path);
-	closedir(dir);
-	w->path[len] = 0;
-	w->len = len;
-	w->depth--;
-	return r;
-}
-
-static int put_opened(struct put_walk *w, int fd, struct err *e)
-{
-	struct put_source source = {.fd = fd, .shown = w->path};
-	struct stat st;
-	struct wire_entry m = {.path = w->path};
-	int r;
-
-	if (fstat(fd, &st) < 0)
-		return err_errno(e, errno, "read '%.150s'", w->path);
-	if (w->exact && S_ISREG(st.st_mode) && st.st_nlink > 1 && *w->path) {
-		m.target = inodes_find(&w->seen, st.st_dev, st.st_ino);
-		m.type = 'h';
-		if (m.target)
-			return send_entry(w->t, &m, e);
-		/* One too many to remember: its other names are files of their own. */
-		(void)inodes_add(&w->seen, st.st_dev, st.st_ino, w->path);
-	}
-	source.size = st.st_size;
-	source.sparse = w->exact && S_ISREG(st.st_mode) && st.st_blocks < st.st_size / 512;
-	m.type = S_ISDIR(st.st_mode) ? 'd' : 'f';
-	m.mode = st.st_mode & 0777;
-	m.size = (uint64_t)st.st_size;
-	m.mtime_ns = mtime_ns(&st);
-	if (S_ISREG(st.st_mode) && st.st_size > (off_t)PUT_BATCH)
-		posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
-	r = send_entry(w->t, &m, e);
-	if (r < 0)
-		return r;
-	return S_ISDIR(st.st_mode) ? put_children(w, fd, e) : send_content(w->t, &source, e);
+	if (from->type == 'h')
+		return send_entry(p->t, &m, e);
+	m.mode = from->type == 'l' ? 0777 : st->st_mode & 0777;
+	m.size = from->type == 'l' ? 0 : (uint64_t)st->st_size;
+	m.mtime_ns = mtime_ns(st);
+	if (from->type != 'f')
+		return send_entry(p->t, &m, e);
+	source.sparse = p->walk.has_hard_links && st->st_blocks < st->st_size / 512;
+	if (st->st_size > (off_t)PUT_BATCH)
+		posix_fadvise(from->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+	r = send_entry(p->t, &m, e);
+	return r < 0 ? r : send_content(p->t, &source, e);
 }
 
 /* Where it goes: inside an existing directory, as with cp -r. */
@@ -390,7 +292,7 @@ static int put_fd_at(struct cove_box *box, int fd, const char *target, const str
 {
 	struct wire_file m = {.op = FILE_PUT, .path = target};
 	struct transfer t;
-	struct put_walk w = {.t = &t};
+	struct put_walk p = {.t = &t};
 	int r = transfer_init(&t, how, e);
 
 	m.user = t.how.user;
@@ -398,12 +300,16 @@ static int put_fd_at(struct cove_box *box, int fd, const char *target, const str
 		r = transfer_begin(&t, box, &m, e);
 	if (r < 0)
 		return r;
-	w.exact = t.conn->peer.features & WIRE_FEATURE_COPY;
-	r = put_opened(&w, fd, e);
-	inodes_done(&w.seen);
+	p.walk.on_entry = on_entry;
+	p.walk.on_denied = on_denied;
+	p.walk.arg = &p;
+	p.walk.how = &t.how;
+	/* Such a box knows holes, too. */
+	p.walk.has_hard_links = t.conn->peer.features & WIRE_FEATURE_COPY;
+	r = host_walk(&p.walk, fd, e);
 	if (r == 0)
 		r = finish(&t, e);
-	return transfer_end(&t, r < 0 ? r : (int)t.left_out);
+	return transfer_end(&t, r < 0 ? r : (int)p.walk.left_out);
 }
 
 int put_at(struct cove_box *box, const char *host_path, const char *target,

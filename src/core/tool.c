@@ -118,7 +118,7 @@ int core_tool_run(struct core_tool *tool, struct cove_box *box, const struct wir
 	ev = tool->t.conn->ev;
 	wire_decoder_init(&tool->decoder);
 	tool->cancel = (struct ev_io){.on_event = on_cancel, .fd = cancel_fd};
-	if (cancel_fd >= 0)
+	if (cancel_fd > 0)
 		r = ev_io_add(ev, &tool->cancel, EPOLLIN);
 	r = r < 0 ? err_errno(e, -r, "wait for the descriptor that ends it") : take_answer(tool, e);
 	ev_io_remove(ev, &tool->cancel);
@@ -218,7 +218,7 @@ static int read_lines(struct cove_box *box, const char *path, const struct cove_
 	int r;
 
 	buf_init(&reading.text, max);
-	r = core_tool_run(&tool, box, &m, o->cancel_fd > 0 ? o->cancel_fd : -1, e);
+	r = core_tool_run(&tool, box, &m, o->cancel_fd, e);
 	if (r == 0)
 		r = check_read(&reading, e);
 	if (r == 0)
@@ -320,7 +320,7 @@ static int edit(struct cove_box *box, const char *path, const struct cove_edit_o
 	r = add_edits(&edits, o, e);
 	m.edits = wire_list_of(&edits);
 	if (r == 0)
-		r = core_tool_run(&tool, box, &m, o->cancel_fd > 0 ? o->cancel_fd : -1, e);
+		r = core_tool_run(&tool, box, &m, o->cancel_fd, e);
 	if (r == 0 && !d.has_summary)
 		r = err_set(e, ERR_PROTOCOL, EPROTO, "the box did not say what was edited");
 	if (r == 0)

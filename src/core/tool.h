@@ -16,7 +16,7 @@ struct core_tool {
 	void *arg;
 };
 
-/* The request and its whole answer. 1 if on_frame wanted no more. cancel_fd below 0: none; else,
+/* The request and its whole answer. 1 if on_frame wanted no more. cancel_fd: above 0,
  * when it can be read, ERR_INTERRUPTED and `cancelled`. begun: the request was sent. Set on_frame
  * and arg first. */
 int core_tool_run(struct core_tool *tool, struct cove_box *box, const struct wire_file *m,

@@ -12,8 +12,6 @@
 #include <errno.h>
 #include <string.h>
 
-enum { FOUND = 10000 }; /* as in init/tool_find.c and tool_grep.c */
-
 struct searching {
 	const struct cove_glob_options *glob; /* one of them */
 	const struct cove_grep_options *grep;
@@ -38,7 +36,7 @@ static int take_summary(struct searching *s, const struct wire_frame *f, struct 
 	s->has_summary = true;
 	s->found.files = m.files;
 	s->found.left_out = m.left_out;
-	/* A reason that is newer than this Cove is none of the others. */
+	/* One that is newer than this Cove has no word here: that it is not all is what counts. */
 	s->found.truncated = m.truncated < TRUNCATED_KIND_COUNT ? words[m.truncated] : "size";
 	return 0;
 }
@@ -107,7 +105,7 @@ static int run(struct searching *s, struct cove_box *box, const struct wire_file
 	       struct cove_found *ret, struct err *e)
 {
 	struct core_tool tool = {.on_frame = s->glob ? on_name : on_line, .arg = s};
-	int r = core_tool_run(&tool, box, m, cancel_fd > 0 ? cancel_fd : -1, e);
+	int r = core_tool_run(&tool, box, m, cancel_fd, e);
 
 	if (r == 0 && !s->has_summary)
 		return err_set(e, ERR_PROTOCOL, EPROTO, "the box did not say how the search went");
@@ -122,7 +120,7 @@ static int run(struct searching *s, struct cove_box *box, const struct wire_file
 
 static uint64_t max_of(uint64_t asked)
 {
-	uint64_t max = asked ? asked : FOUND;
+	uint64_t max = asked ? asked : INIT_FOUND_USUAL;
 
 	return max < INIT_FOUND_MAX ? max : INIT_FOUND_MAX;
 }

@@ -7,8 +7,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
-enum { FOUND = 10000 };
-
 struct finding {
 	struct work *w;
 	struct tool_walk walk;
@@ -52,7 +50,7 @@ static int on_entry(void *arg, const struct tool_entry *entry, struct err *e)
 
 int tool_glob(struct work *w, struct err *e)
 {
-	struct finding f = {.w = w, .max = w->m->count ? w->m->count : FOUND};
+	struct finding f = {.w = w, .max = w->m->count ? w->m->count : INIT_FOUND_USUAL};
 	struct init_glob glob;
 	int r = init_glob_init(&glob, w->m->pattern ? w->m->pattern : "", false, e), fd;
 

@@ -28,7 +28,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MATCHES = 10000, LINE_BYTES = 2000, TICK_LINES = 64 };
+enum { LINE_BYTES = 2000, TICK_LINES = 64 };
 #define FOUND_NONE SSIZE_MAX
 
 /* A line that was read, kept in case the next one matches. */
@@ -422,7 +422,7 @@ static int prepare(struct grep *g, struct err *e)
 	g->pattern = m->pattern ? m->pattern : "";
 	g->pattern_len = strlen(g->pattern);
 	g->ignore_case = m->ignore_case;
-	g->max = m->count ? m->count : MATCHES;
+	g->max = m->count ? m->count : INIT_FOUND_USUAL;
 	g->max = g->max < INIT_FOUND_MAX ? g->max : INIT_FOUND_MAX;
 	g->context = m->context < INIT_CONTEXT_MAX ? m->context : INIT_CONTEXT_MAX;
 	g->line_max = m->line_bytes == 0		  ? LINE_BYTES

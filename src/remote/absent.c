@@ -1,6 +1,6 @@
 /*
- * What no server does for its clients: it is of the server's own machine, or the API does not carry
- * it. Each call says so, and that is all it does.
+ * What is not asked of a server: it is of the server's own machine, or the API has it
+ * (docs/api/verbs.md) and this client does not. Each call says which, and that is all it does.
  */
 #include "core/list.h"
 #include "doctor/doctor.h"
@@ -17,6 +17,19 @@ static int absent(const char *what, struct cove_error *err)
 	return remote_return(remote_absent(&e, what), &e, err);
 }
 
+/* What the API has by this name. */
+static int unasked(const char *what, const char *operation, struct cove_error *err)
+{
+	struct err e = {0};
+
+	return remote_return(err_set(&e, ERR_UNSUPPORTED, EOPNOTSUPP,
+				     "%s is not asked of a server by this command line: use its "
+				     "API (%s), or run it on the server's machine, without "
+				     "COVE_HOST",
+				     what, operation),
+			     &e, err);
+}
+
 int cove_workspace_chown(struct cove *cove, const char *dir, uint64_t *ret_changed,
 			 struct cove_error *err)
 {
@@ -26,25 +39,25 @@ int cove_workspace_chown(struct cove *cove, const char *dir, uint64_t *ret_chang
 int cove_workspace_export(struct cove *cove, const char *name, const char *path,
 			  const struct cove_backup_options *options, struct cove_error *err)
 {
-	return absent("`cove workspace export`", err);
+	return unasked("`cove workspace export`", "exportWorkspace", err);
 }
 
 int cove_workspace_import(struct cove *cove, const char *path, const char *name,
 			  const struct cove_backup_options *options, struct cove_error *err)
 {
-	return absent("`cove workspace import`", err);
+	return unasked("`cove workspace import`", "importWorkspace", err);
 }
 
 int cove_snapshot_export(struct cove *cove, const char *name, const char *path,
 			 const struct cove_backup_options *options, struct cove_error *err)
 {
-	return absent("`cove snapshot export`", err);
+	return unasked("`cove snapshot export`", "exportSnapshot", err);
 }
 
 int cove_snapshot_import(struct cove *cove, const char *path, const char *name,
 			 const struct cove_backup_options *options, struct cove_error *err)
 {
-	return absent("`cove snapshot import`", err);
+	return unasked("`cove snapshot import`", "importSnapshot", err);
 }
 
 int cove_system_backup(struct cove *cove, const char *path,
@@ -87,17 +100,17 @@ int cove_forward_end(struct cove *cove, const char *box, unsigned local_port,
 	return absent("`cove port --rm`", err);
 }
 
-/* ---- what the API does not carry ---- */
+/* ---- what goes on for as long as it is used, or brings much along ---- */
 
 int cove_forward(struct cove_box *box, const struct cove_forward *forward, struct cove_error *err)
 {
-	return absent("`cove port`", err);
+	return unasked("`cove port`", "callPort, linkPort", err);
 }
 
 int cove_image_build(struct cove *cove, const struct cove_build_options *options,
 		     struct cove_build_result *ret, struct cove_error *err)
 {
-	return absent("`cove image build`", err);
+	return unasked("`cove image build`", "buildImage", err);
 }
 
 /* ---- of verbs that are refused before they come here (struct verb's `here`) ---- */

@@ -1,6 +1,7 @@
 /* Images as archives, to a server and from it. */
 #include "base/fd.h"
 #include "base/str.h"
+#include "core/onto_host.h"
 #include "remote/remote.h"
 
 #include <errno.h>
@@ -109,25 +110,6 @@ int cove_image_import(struct cove *cove, const char *name, const char *user, int
 
 /* ---- and back ---- */
 
-static int write_all(int fd, const void *p, size_t n)
-{
-	struct pollfd wait = {.fd = fd, .events = POLLOUT};
-
-	while (n > 0) {
-		ssize_t r = write(fd, p, n);
-
-		if (r > 0) {
-			p = (const char *)p + r;
-			n -= (size_t)r;
-		} else if (errno == EAGAIN) {
-			(void)poll(&wait, 1, -1);
-		} else if (errno != EINTR) {
-			return -errno;
-		}
-	}
-	return 0;
-}
-
 static int fetch(struct remote_answer *a, const struct cove_image_target *to, uint64_t *ret_bytes,
 		 struct err *e)
 {
@@ -146,7 +128,7 @@ static int fetch(struct remote_answer *a, const struct cove_image_target *to, ui
 			return err_set(e, ERR_INTERRUPTED, ECANCELED, "it was given up");
 		if (r == -EAGAIN)
 			continue;
-		r = write_all(to->fd, p, n);
+		r = onto_host_write(to->fd, p, n);
 		if (r < 0)
 			return err_errno(e, -r, "write the archive");
 		now.done += n;

@@ -1,6 +1,7 @@
 /* Boxes on a server: making, finding, their life; sessions. */
 #include "base/fd.h"
 #include "base/limits.h"
+#include "base/rand.h"
 #include "base/str.h"
 #include "core/view.h"
 #include "remote/remote.h"
@@ -224,9 +225,9 @@ static int make(struct remote_request *q, const struct cove_box_options *o, stru
 	struct cove_box *box = NULL;
 	json_t *answer = NULL;
 	bool applies = put_net(remote_object(q), o);
-	int r = put_options(cove, &q->json, o, e);
+	int r;
 
-	q->error = r < 0 ? r : q->error;
+	remote_note(q, put_options(cove, &q->json, o, e));
 	r = remote_call(q, &answer, e);
 	if (r == 0)
 		r = handle_new(cove, remote_text(answer, "name"), o->one_shot, &box, e);
@@ -245,6 +246,8 @@ static int make(struct remote_request *q, const struct cove_box_options *o, stru
 int cove_create(struct cove *cove, const struct cove_box_options *given, struct cove_box **ret,
 		struct cove_error *err)
 {
+	char token[2 * REMOTE_TOKEN_BYTES + 1];
+	const struct http_field key = {"Idempotency-Key", token};
 	struct cove_box_options o;
 	struct remote_request q;
 	struct err e = {0};
@@ -252,6 +255,14 @@ int cove_create(struct cove *cove, const struct cove_box_options *given, struct 
 
 	if (r == 0) {
 		remote_begin(&q, cove, "POST", "/v1/boxes");
+		/* Where an answer is lost the box has no name that anybody knows: it is asked for
+		 * again, and is the same. One that has a name is there to be seen. */
+		if (!o.name) {
+			rand_hex(token, REMOTE_TOKEN_BYTES);
+			q.fields = &key;
+			q.field_count = 1;
+			q.repeats = true;
+		}
 		r = make(&q, &o, ret, &e);
 	}
 	return remote_return(r, &e, err);

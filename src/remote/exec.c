@@ -2,7 +2,7 @@
  * Commands in a server's boxes.
  *
  *	SOCKET	a WebSocket: the command, its stdin and terminal, its output as it comes
- *	EVENTS	its output from byte offsets on (a log, or a connection that was lost)
+ *	EVENTS	its output from byte offsets on (a log, or a lost connection of what takes no stdin)
  *	LOST	the connection ended before the command did: tried again for REMOTE_AWAY_MS
  *	OVER	there is no next event
  *
@@ -28,7 +28,7 @@
 #include <sys/timerfd.h>
 
 enum { INPUT_ROOM = 256 << 10, OUT_MAX = 20 << 20, TRY_MS = 3000, TRY_CONNECT_MS = 1500 };
-enum { PAUSE_FIRST = 50, PAUSE_MOST = 1000, TOKEN_BYTES = 16 };
+enum { PAUSE_FIRST = 50, PAUSE_MOST = 1000 };
 enum exec_state_now { NOW_SOCKET, NOW_EVENTS, NOW_LOST, NOW_OVER };
 
 struct cove_exec {
@@ -229,7 +229,7 @@ static int open_events(struct cove_exec *x, bool is_retry, struct err *e)
 static int start(struct cove_box *box, const struct cove_command *given, struct cove_exec **ret,
 		 struct err *e)
 {
-	char token[2 * TOKEN_BYTES + 1];
+	char token[2 * REMOTE_TOKEN_BYTES + 1];
 	struct cove_command command;
 	struct cove_exec *x;
 	struct buf text;
@@ -240,7 +240,7 @@ static int start(struct cove_box *box, const struct cove_command *given, struct 
 		r = exec_new(box->cove, box->name, &x, e);
 	if (r < 0)
 		return r;
-	rand_hex(token, TOKEN_BYTES);
+	rand_hex(token, REMOTE_TOKEN_BYTES);
 	buf_init(&text, OUT_MAX / 2);
 	json_init(&j, &text);
 	json_object_begin(&j);
@@ -535,7 +535,7 @@ static bool is_away(int r, const struct err *e)
 static int rejoin(struct cove_exec *x, int timeout_ms, struct err *e)
 {
 	uint64_t now = clock_mono_ms(), left = x->retry_ms > now ? x->retry_ms - now : 0;
-	bool by_socket = !x->id || (x->input && x->is_pty);
+	bool by_socket = !x->id || x->input;
 	int r;
 
 	if (left > 0) {
@@ -661,7 +661,7 @@ int cove_exec_resize(struct cove_exec *exec, unsigned rows, unsigned cols, struc
 int cove_run(struct cove_box *box, const struct cove_command *given, struct cove_result *ret,
 	     struct cove_error *err)
 {
-	char token[2 * TOKEN_BYTES + 1];
+	char token[2 * REMOTE_TOKEN_BYTES + 1];
 	struct cove_command command;
 	struct remote_request q;
 	struct err e = {0};
@@ -670,11 +670,11 @@ int cove_run(struct cove_box *box, const struct cove_command *given, struct cove
 
 	if (r < 0)
 		return remote_return(r, &e, err);
-	rand_hex(token, TOKEN_BYTES);
+	rand_hex(token, REMOTE_TOKEN_BYTES);
 	remote_begin(&q, box->cove, "POST", "/v1/boxes/{}/exec", box->name);
 	q.repeats = q.waits = true;
-	q.error = remote_put_command(remote_object(&q), &command,
-				     command.token ? command.token : token, &e);
+	remote_note(&q, remote_put_command(remote_object(&q), &command,
+					   command.token ? command.token : token, &e));
 	if (command.max_output)
 		json_kv_u64(&q.json, "max_output", command.max_output);
 	r = remote_call(&q, &o, &e);

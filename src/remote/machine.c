@@ -163,47 +163,26 @@ int cove_wall_min(struct cove *cove, char ret[64], struct cove_error *err)
 
 /* ---- keys ---- */
 
-static void join(const json_t *list, char sign, char *ret, size_t size)
+static void on_key(const json_t *o, void *row)
 {
-	ret[0] = 0;
-	for (size_t i = 0; i < json_array_size(list); i++) {
-		const char *s = json_string_value(json_array_get(list, i));
-		size_t n = strlen(ret);
+	struct cove_key_info *key = row;
 
-		if (s && n > 0)
-			snprintf(ret + n, size - n, "%c%s", sign, s);
-		else if (s)
-			str_copy(ret, size, s);
-	}
+	remote_take(json_object_get(o, "quotas"), quota_fields, key);
+	remote_take_joined(json_object_get(o, "scopes"), ',', key->scopes, sizeof(key->scopes));
+	remote_take_joined(json_object_get(o, "mounts"), '\n', key->mounts, sizeof(key->mounts));
 }
 
 int cove_keys(struct cove *cove, struct cove_key_info **ret, struct cove_error *err)
 {
-	struct cove_key_info *rows = NULL;
-	struct remote_request q;
-	struct err e = {0};
-	json_t *o = NULL;
-	const json_t *list;
-	int r, count = 0;
+	const struct remote_list list = {.path = "/v1/keys",
+					 .key = "keys",
+					 .query = "all",
+					 .value = "true",
+					 .fields = key_fields,
+					 .size = sizeof(**ret),
+					 .on_row = on_key};
 
-	remote_begin(&q, cove, "GET", "/v1/keys");
-	remote_query_bool(&q, "all", true);
-	r = remote_call(&q, &o, &e);
-	if (r == 0)
-		r = count =
-			remote_take_rows(o, "keys", key_fields, sizeof(*rows), (void **)&rows, &e);
-	list = json_object_get(o, "keys");
-	for (int i = 0; i < count; i++) {
-		const json_t *one = json_array_get(list, (size_t)i);
-
-		remote_take(json_object_get(one, "quotas"), quota_fields, &rows[i]);
-		join(json_object_get(one, "scopes"), ',', rows[i].scopes, sizeof(rows[i].scopes));
-		join(json_object_get(one, "mounts"), '\n', rows[i].mounts, sizeof(rows[i].mounts));
-	}
-	if (r >= 0)
-		*ret = rows;
-	json_decref(o);
-	return remote_return(r, &e, err);
+	return remote_list_all(cove, &list, (void **)ret, err);
 }
 
 /* "boxes=20,mem=8g" as a list of pairs. */
@@ -264,27 +243,22 @@ int cove_key_remove(struct cove *cove, const char *name, struct cove_error *err)
 
 /* ---- what listens in a box ---- */
 
+static void on_listening(const json_t *o, void *row)
+{
+	struct cove_listening *one = row;
+
+	one->port = (unsigned)remote_number(o, "port");
+	one->pid = (unsigned)remote_number(o, "pid");
+}
+
 int cove_listening(struct cove_box *box, struct cove_listening **ret, struct cove_error *err)
 {
-	struct cove_listening *rows = NULL;
-	struct remote_request q;
-	struct err e = {0};
-	json_t *o = NULL;
-	const json_t *list;
-	int r, count = 0;
+	const struct remote_list list = {.path = "/v1/boxes/{}/ports",
+					 .key = "ports",
+					 .name = box->name,
+					 .fields = listening_fields,
+					 .size = sizeof(**ret),
+					 .on_row = on_listening};
 
-	remote_begin(&q, box->cove, "GET", "/v1/boxes/{}/ports", box->name);
-	r = remote_call(&q, &o, &e);
-	if (r == 0)
-		r = count = remote_take_rows(o, "ports", listening_fields, sizeof(*rows),
-					     (void **)&rows, &e);
-	list = json_object_get(o, "ports");
-	for (int i = 0; i < count; i++) {
-		rows[i].port = (unsigned)remote_number(json_array_get(list, (size_t)i), "port");
-		rows[i].pid = (unsigned)remote_number(json_array_get(list, (size_t)i), "pid");
-	}
-	if (r >= 0)
-		*ret = rows;
-	json_decref(o);
-	return remote_return(r, &e, err);
+	return remote_list_all(box->cove, &list, (void **)ret, err);
 }

@@ -90,17 +90,11 @@ int cove_policy_text(struct cove *cove, const char *box, const char *preset, cha
 	return remote_return(r, &e, err);
 }
 
-/* An array of texts as one, with spaces between. */
-static void join(const json_t *list, char *ret, size_t size)
+static void on_group(const json_t *o, void *row)
 {
-	ret[0] = 0;
-	for (size_t i = 0; i < json_array_size(list); i++) {
-		const char *s = json_string_value(json_array_get(list, i));
-		size_t n = strlen(ret);
+	struct cove_policy_group *group = row;
 
-		if (s)
-			snprintf(ret + n, size - n, "%s%s", n ? " " : "", s);
-	}
+	remote_take_joined(json_object_get(o, "hosts"), ' ', group->hosts, sizeof(group->hosts));
 }
 
 int cove_policy_groups(struct cove *cove, struct cove_policy_group **ret, struct cove_error *err)
@@ -108,25 +102,13 @@ int cove_policy_groups(struct cove *cove, struct cove_policy_group **ret, struct
 	static const struct wire_named_field fields[] = {FIELD_ALWAYS(cove_policy_group, name),
 							 FIELD_ALWAYS(cove_policy_group, summary),
 							 {0}};
-	struct cove_policy_group *rows = NULL;
-	struct remote_request q;
-	struct err e = {0};
-	json_t *o = NULL;
-	int r, count = 0;
+	const struct remote_list list = {.path = "/v1/policy-groups",
+					 .key = "groups",
+					 .fields = fields,
+					 .size = sizeof(**ret),
+					 .on_row = on_group};
 
-	remote_begin(&q, cove, "GET", "/v1/policy-groups");
-	r = remote_call(&q, &o, &e);
-	if (r == 0)
-		r = count =
-			remote_take_rows(o, "groups", fields, sizeof(*rows), (void **)&rows, &e);
-	for (int i = 0; i < count; i++)
-		join(json_object_get(json_array_get(json_object_get(o, "groups"), (size_t)i),
-				     "hosts"),
-		     rows[i].hosts, sizeof(rows[i].hosts));
-	json_decref(o);
-	if (r >= 0)
-		*ret = rows;
-	return remote_return(r, &e, err);
+	return remote_list_all(cove, &list, (void **)ret, err);
 }
 
 int cove_policy_apply(struct cove *cove, const char *box, const char *net, const char *by,
@@ -205,10 +187,10 @@ int cove_grant(struct cove *cove, const char *box, const struct cove_grant *give
 		json_kv_str(remote_object(&q), g.allow ? "allow" : "deny", g.pattern);
 		remote_put_bool(&q.json, "once", g.once);
 		remote_put_amount(&q.json, "for", g.for_ms);
-		r = remote_call(&q, NULL, &e);
+		r = remote_call(&q, &o, &e);
 	}
-	if (ret_cut)
-		*ret_cut = 0; /* the answer does not say */
+	if (r == 0 && ret_cut)
+		*ret_cut = remote_number(o, "cut");
 	json_decref(o);
 	return remote_return(r, &e, err);
 }
@@ -301,7 +283,7 @@ static int set_secret(struct cove *cove, const char *name, const char *source, c
 	remote_begin(&q, cove, "PUT", "/v1/secrets/{}", name);
 	q.repeats = true;
 	q.is_secret = true;
-	q.error = buf_set_secret(&q.body, true);
+	remote_note(&q, buf_set_secret(&q.body, true));
 	json_kv_str(remote_object(&q), source, text);
 	remote_put_amount(&q.json, "cache", cache_ms);
 	return remote_return(remote_call(&q, NULL, &e), &e, err);

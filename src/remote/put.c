@@ -1,20 +1,18 @@
 /*
- * Files into a server's box: a tree of this host is walked by descriptor, without following a link
- * below what the caller named, and goes as a tar while it is read. Hard links stay links; holes are
- * zeros.
+ * Files into a server's box: a tree of this host (core/host_walk.h) goes as a tar while it is read.
+ * Hard links stay links; holes are zeros.
  *
  * One file goes as a tar too, into its directory: so it keeps its mode and time.
  */
 #include "base/fd.h"
-#include "base/inodes.h"
 #include "base/limits.h"
 #include "base/path.h"
 #include "base/str.h"
 #include "core/carry.h"
+#include "core/host_walk.h"
 #include "remote/files.h"
 #include "store/tar_write.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -24,18 +22,14 @@
 
 enum { HEADS_MAX = 64 << 10, READ_PIECE = 128 << 10, REPORT_MS = 250 };
 
-/* One tree under way; path is relative to what the caller named. */
+/* One tree under way. */
 struct sending {
 	struct remote_upload up;
 	struct cove_copy how;
 	struct buf heads;
 	char name[NAME_MAX + 1]; /* of a file, instead of an empty path */
-	char path[BOX_PATH_MAX];
-	size_t len;
-	unsigned depth;
-	struct inodes seen;
+	struct host_walk walk;
 	uint64_t bytes, files;
-	unsigned left_out;
 };
 
 static int given_up(struct err *e)
@@ -64,7 +58,7 @@ static int send_entry(struct sending *p, enum tar_type type, const struct stat *
 		      const char *target, struct err *e)
 {
 	struct tar_entry entry = {.type = type,
-				  .path = *p->path ? p->path : p->name,
+				  .path = *p->walk.path ? p->walk.path : p->name,
 				  .target = target,
 				  .mode = type == TAR_SYMLINK ? 0777 : st->st_mode & 0777,
 				  .size = type == TAR_FILE ? (uint64_t)st->st_size : 0};
@@ -74,7 +68,7 @@ static int send_entry(struct sending *p, enum tar_type type, const struct stat *
 		entry.mtime_ns = (unsigned)st->st_mtim.tv_nsec;
 	}
 	if (tar_write_entry(&p->heads, &entry) < 0)
-		return err_errno(e, ENOMEM, "send '%.150s'", p->path);
+		return err_errno(e, ENOMEM, "send '%.150s'", p->walk.path);
 	return send_heads(p, e);
 }
 
@@ -83,17 +77,17 @@ static int send_content(struct sending *p, int fd, uint64_t size, struct err *e)
 {
 	autofree uint8_t *piece = malloc(READ_PIECE);
 	uint64_t left = size;
-	int r = piece ? 0 : err_errno(e, ENOMEM, "send '%.150s'", p->path);
+	int r = piece ? 0 : err_errno(e, ENOMEM, "send '%.150s'", p->walk.path);
 
 	while (r == 0 && left > 0) {
 		ssize_t n = fd_read_full(fd, piece, left < READ_PIECE ? (size_t)left : READ_PIECE);
 
 		if (n < 0)
-			return err_errno(e, (int)-n, "read '%.150s'", p->path);
+			return err_errno(e, (int)-n, "read '%.150s'", p->walk.path);
 		if (n == 0)
 			return err_set(e, ERR_CONFLICT, EAGAIN,
 				       "'%.100s' became shorter while it was copied: copy it again",
-				       p->path);
+				       p->walk.path);
 		r = remote_upload_piece(&p->up, piece, (size_t)n, e);
 		left -= (uint64_t)n;
 		p->bytes += (uint64_t)n;
@@ -102,106 +96,22 @@ static int send_content(struct sending *p, int fd, uint64_t size, struct err *e)
 	}
 	p->files++;
 	if (r == 0 && tar_write_pad(&p->heads, size) < 0)
-		r = err_errno(e, ENOMEM, "send '%.150s'", p->path);
+		r = err_errno(e, ENOMEM, "send '%.150s'", p->walk.path);
 	return r;
 }
 
-/* ---- the walk ---- */
-
-static int put_opened(struct sending *p, int fd, struct err *e);
-
-static int put_link(struct sending *p, int dir_fd, const char *name, const struct stat *st,
-		    struct err *e)
+static int on_entry(void *arg, const struct host_entry *from, struct err *e)
 {
-	char target[BOX_PATH_MAX];
-	ssize_t n = readlinkat(dir_fd, name, target, sizeof(target) - 1);
+	enum tar_type type = from->type == 'd'	 ? TAR_DIR
+			     : from->type == 'l' ? TAR_SYMLINK
+			     : from->type == 'h' ? TAR_HARDLINK
+						 : TAR_FILE;
+	struct sending *p = arg;
+	int r = send_entry(p, type, from->st, from->target, e);
 
-	if (n < 0)
-		return err_errno(e, errno, "read the link '%.150s'", p->path);
-	target[n] = 0;
-	return send_entry(p, TAR_SYMLINK, st, target, e);
-}
-
-static int leave_out(struct sending *p, int code, struct err *e)
-{
-	if (!p->how.on_skipped)
-		return err_errno(e, code, "read '%.150s'", p->path);
-	p->how.on_skipped(p->how.arg, p->path, strerror(code));
-	return 0;
-}
-
-static int put_named(struct sending *p, int dir_fd, const char *name, struct err *e)
-{
-	autoclose int fd = -1;
-	struct stat st;
-
-	if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return leave_out(p, errno, e);
-	if (S_ISLNK(st.st_mode))
-		return put_link(p, dir_fd, name, &st, e);
-	if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)) {
-		p->left_out++;
-		return 0;
-	}
-	fd = openat(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-	return fd < 0 ? leave_out(p, errno, e) : put_opened(p, fd, e);
-}
-
-static int put_children(struct sending *p, int fd, struct err *e)
-{
-	int r = 0, copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
-	DIR *dir = copy >= 0 ? fdopendir(copy) : NULL;
-	size_t len = p->len;
-	struct dirent *d;
-
-	if (!dir) {
-		fd_close(&copy);
-		return err_errno(e, errno, "list '%.150s'", p->path);
-	}
-	if (++p->depth > INIT_DEPTH_MAX)
-		r = err_set(e, ERR_LIMIT, ELOOP, "'%.150s' is deeper than %u directories", p->path,
-			    INIT_DEPTH_MAX);
-	while (r == 0 && (errno = 0, d = readdir(dir))) {
-		if (strcmp(d->d_name, ".") == 0 || strcmp(d->d_name, "..") == 0)
-			continue;
-		p->len = len + (size_t)snprintf(p->path + len, sizeof(p->path) - len, "%s%s",
-						len > 0 ? "/" : "", d->d_name);
-		if (p->len >= sizeof(p->path))
-			r = err_set(e, ERR_LIMIT, ENAMETOOLONG, "a path below '%.100s' is too long",
-				    p->path);
-		else
-			r = put_named(p, fd, d->d_name, e);
-	}
-	if (r == 0 && errno != 0)
-		r = err_errno(e, errno, "list '%.150s'", p->path);
-	closedir(dir);
-	p->path[len] = 0;
-	p->len = len;
-	p->depth--;
-	return r;
-}
-
-static int put_opened(struct sending *p, int fd, struct err *e)
-{
-	const char *first;
-	struct stat st;
-	int r;
-
-	if (fstat(fd, &st) < 0)
-		return err_errno(e, errno, "read '%.150s'", p->path);
-	if (S_ISDIR(st.st_mode)) {
-		r = send_entry(p, TAR_DIR, &st, NULL, e);
-		return r != 0 ? r : put_children(p, fd, e);
-	}
-	if (st.st_nlink > 1 && *p->path) {
-		first = inodes_find(&p->seen, st.st_dev, st.st_ino);
-		if (first)
-			return send_entry(p, TAR_HARDLINK, &st, first, e);
-		/* One too many to remember: its other names are files of their own. */
-		(void)inodes_add(&p->seen, st.st_dev, st.st_ino, p->path);
-	}
-	r = send_entry(p, TAR_FILE, &st, NULL, e);
-	return r != 0 ? r : send_content(p, fd, (uint64_t)st.st_size, e);
+	if (r != 0 || type != TAR_FILE)
+		return r;
+	return send_content(p, from->fd, (uint64_t)from->st->st_size, e);
 }
 
 /* ---- the request ---- */
@@ -234,7 +144,6 @@ static int end(struct sending *p, int r, struct err *e)
 	json_t *o = NULL;
 
 	buf_done(&p->heads);
-	inodes_done(&p->seen);
 	if (r < 0) {
 		remote_upload_drop(&p->up);
 		return r;
@@ -243,7 +152,7 @@ static int end(struct sending *p, int r, struct err *e)
 	if (r == 0)
 		r = remote_answer_json(&a, &o, e);
 	if (r == 0) {
-		r = (int)(remote_number(o, "left_out") + p->left_out);
+		r = (int)(remote_number(o, "left_out") + p->walk.left_out);
 		(void)report(p, NULL); /* too late to give it up */
 	}
 	json_decref(o);
@@ -260,7 +169,11 @@ static int put_tree(struct cove_box *box, int fd, const char *dir, const char *n
 	if (r < 0)
 		return r;
 	str_copy(p.name, sizeof(p.name), name);
-	r = put_opened(&p, fd, e);
+	p.walk.on_entry = on_entry;
+	p.walk.arg = &p;
+	p.walk.how = &p.how;
+	p.walk.has_hard_links = true;
+	r = host_walk(&p.walk, fd, e);
 	if (r == 0 && tar_write_end(&p.heads) < 0)
 		r = err_errno(e, ENOMEM, "send a copy");
 	if (r == 0)

@@ -1,7 +1,7 @@
 /*
  * The calls of cove.h, answered by a server (cove-remote, when COVE_HOST is set). The files beside
  * this one are grouped as the server's routes are; each call is a request, its answer decoded by
- * the tables that libcove writes such answers with (core/view.h). What the API does not carry is
+ * the tables that libcove writes such answers with (core/view.h). What is not asked of a server is
  * ERR_UNSUPPORTED (absent.c): nothing is ever done on this machine instead.
  *
  * Blocking, one thread. A connection waits in an event loop of its owner's: a struct cove has one
@@ -21,9 +21,7 @@
 #include "net/channel.h"
 #include "net/tls.h"
 #include "remote/host.h"
-#include "wire/field.h"
-
-#include <jansson.h>
+#include "remote/take.h"
 
 enum {
 	REMOTE_CONNECT_MS = 10000,
@@ -36,6 +34,7 @@ enum {
 	REMOTE_ERROR_MAX = 64 << 10,
 	REMOTE_EVENT_MAX = 4 << 20,
 	REMOTE_ROWS_MAX = 1 << 20, /* of a list */
+	REMOTE_TOKEN_BYTES = 16,   /* of what names one request */
 };
 
 struct cove {
@@ -122,6 +121,8 @@ void remote_put_list(struct json *j, const char *key, const char *const *list);
 void remote_put_str(struct json *j, const char *key, const char *s);
 void remote_put_amount(struct json *j, const char *key, uint64_t v);
 void remote_put_bool(struct json *j, const char *key, bool v);
+/* Why it cannot be sent: r below 0. The first is kept, so that what is said later hides none. */
+void remote_note(struct remote_request *q, int r);
 
 struct remote_answer {
 	struct cove *cove;
@@ -167,27 +168,6 @@ int remote_call_text(struct remote_request *q, char **ret, struct err *e);
 typedef bool remote_on_event(void *arg, const char *name, const char *data, size_t len);
 int remote_call_events(struct remote_request *q, remote_on_event *on_event, void *arg,
 		       struct err *e);
-
-/* ---- take.c: JSON into the structs of cove.h ---- */
-
-const char *remote_text(const json_t *o, const char *key); /* borrowed; NULL: none */
-uint64_t remote_number(const json_t *o, const char *key);
-bool remote_is(const json_t *o, const char *key);
-/* The members of a table that are there, each as its show says; what is missing is 0 or unknown.
- * Texts that are borrowed (FIELD_STR) live as long as o. */
-void remote_take(const json_t *o, const struct wire_named_field *fields, void *ret);
-/* The rows of o's array `key`: the count, and *ret is the caller's to free. size: of one. */
-int remote_take_rows(const json_t *o, const char *key, const struct wire_named_field *fields,
-		     size_t size, void **ret, struct err *e);
-/* text, or base64 beside it: owned, NUL-terminated. NULL: neither, or no memory. */
-char *remote_take_bytes(const json_t *o, const char *key, const char *key64, size_t *ret_len);
-/* Owned: cwd, denied, and with output out and err_out. */
-int remote_take_result(const json_t *o, bool output, struct cove_result *ret, struct err *e);
-
-/* show.c: all pages of a list; name is the "{}" of the path, or NULL. As cove_list. */
-int remote_rows(struct cove *cove, const char *path, const char *key, const char *name,
-		const struct wire_named_field *fields, size_t size, void **ret,
-		struct cove_error *err);
 
 /* The end of every call. */
 int remote_return(int r, const struct err *e, struct cove_error *err);

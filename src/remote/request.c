@@ -27,7 +27,7 @@ static const struct http_limits limits = {.head_max = 64 << 10, .fields_max = 10
 
 /* ---- filling in ---- */
 
-static void note(struct remote_request *q, int r)
+void remote_note(struct remote_request *q, int r)
 {
 	if (r < 0 && q->error == 0)
 		q->error = r;
@@ -40,10 +40,11 @@ static void put_segment(struct remote_request *q, const char *text)
 
 	/* One that others would resolve is no name of anything. */
 	if (!*text || strcmp(text, ".") == 0 || strcmp(text, "..") == 0)
-		note(q, -EINVAL);
+		remote_note(q, -EINVAL);
 	for (; *text; text++)
-		note(q, strchr(plain, *text) ? buf_append(&q->path, text, 1)
-					     : buf_printf(&q->path, "%%%02X", (uint8_t)*text));
+		remote_note(q, strchr(plain, *text)
+				       ? buf_append(&q->path, text, 1)
+				       : buf_printf(&q->path, "%%%02X", (uint8_t)*text));
 }
 
 void remote_begin(struct remote_request *q, struct cove *cove, const char *method, const char *path,
@@ -55,14 +56,14 @@ void remote_begin(struct remote_request *q, struct cove *cove, const char *metho
 		.cove = cove, .method = method, .repeats = strcmp(method, "GET") == 0};
 	buf_init(&q->path, TARGET_MAX);
 	buf_init(&q->body, BODY_MAX);
-	note(q, buf_append_str(&q->path, cove->host.prefix));
+	remote_note(q, buf_append_str(&q->path, cove->host.prefix));
 	va_start(ap, path);
 	for (; *path; path++) {
 		if (path[0] == '{' && path[1] == '}') {
 			put_segment(q, va_arg(ap, const char *));
 			path++;
 		} else {
-			note(q, buf_append(&q->path, path, 1));
+			remote_note(q, buf_append(&q->path, path, 1));
 		}
 	}
 	va_end(ap);
@@ -75,9 +76,9 @@ void remote_query(struct remote_request *q, const char *name, const char *value)
 	if (!value)
 		return;
 	buf_init(&one, TARGET_MAX);
-	note(q, http_query_add(&one, name, value));
-	note(q, buf_append(&q->path, q->has_query ? "&" : "?", 1));
-	note(q, buf_append(&q->path, buf_data(&one), buf_len(&one)));
+	remote_note(q, http_query_add(&one, name, value));
+	remote_note(q, buf_append(&q->path, q->has_query ? "&" : "?", 1));
+	remote_note(q, buf_append(&q->path, buf_data(&one), buf_len(&one)));
 	buf_done(&one);
 	q->has_query = true;
 }
@@ -182,6 +183,14 @@ static int write_head(const struct remote_request *q, struct buf *out, struct er
 	return r < 0 ? err_errno(e, -r, "write a request") : 0;
 }
 
+/* Whoever asked wants no answer any more? */
+static int given_up(int cancel_fd, struct err *e)
+{
+	if (cancel_fd <= 0 || !fd_is_cancelled(cancel_fd))
+		return 0;
+	return err_set(e, ERR_INTERRUPTED, ECANCELED, "it was given up");
+}
+
 static int await_head(struct remote_conn *c, const struct remote_request *q,
 		      struct remote_answer *ret, struct err *e)
 {
@@ -206,8 +215,8 @@ static int await_head(struct remote_conn *c, const struct remote_request *q,
 				     : q->head_ms ? q->head_ms
 						  : REMOTE_HEAD_MS,
 				     q->cancel_fd, e);
-		if (n == -EAGAIN && q->cancel_fd > 0 && fd_is_cancelled(q->cancel_fd))
-			return err_set(e, ERR_INTERRUPTED, ECANCELED, "it was given up");
+		if (n == -EAGAIN && given_up(q->cancel_fd, e) < 0)
+			return -ECANCELED;
 		if (n == -EAGAIN)
 			return err_set(e, ERR_TIMEOUT, ETIMEDOUT, "the server does not answer");
 		if (n < 0)
@@ -366,6 +375,8 @@ static int read_all(struct remote_answer *a, bool waits, struct buf *out, struct
 		if (buf_append(out, p, n) < 0)
 			return err_set(e, ERR_LIMIT, EMSGSIZE,
 				       "the server's answer is longer than %zu bytes", out->max);
+	if (r == -EAGAIN && given_up(a->cancel_fd, e) < 0)
+		return -ECANCELED;
 	if (r == -EAGAIN)
 		return err_set(e, ERR_TIMEOUT, ETIMEDOUT,
 			       "the rest of the server's answer does "
@@ -455,8 +466,9 @@ static int seal(struct remote_request *q, struct err *e)
 	if (r == 0)
 		return 0;
 	request_done(q);
+	/* What was said last is the error, whatever else was noted. */
 	if (e->kind != ERR_NONE)
-		return r;
+		return e->code ? -e->code : r;
 	return r == -EINVAL ? err_set(e, ERR_INVALID, EINVAL, "'' and '..' are no names")
 			    : err_set(e, ERR_LIMIT, E2BIG, "the request is too long");
 }
@@ -567,7 +579,10 @@ int remote_answer_json(struct remote_answer *a, json_t **ret, struct err *e)
 	buf_init(&text, REMOTE_ANSWER_MAX);
 	r = read_all(a, false, &text, e);
 	say_lost(r, e);
-	if (r == 0)
+	/* An older server has nothing to say where a newer one has. */
+	if (r == 0 && a->head.status == 204)
+		o = json_object();
+	else if (r == 0)
 		o = json_loadb((const char *)buf_data(&text), buf_len(&text),
 			       JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, NULL);
 	buf_done(&text);
@@ -582,6 +597,19 @@ int remote_answer_json(struct remote_answer *a, json_t **ret, struct err *e)
 }
 
 /* ---- whole answers ---- */
+
+/* Read, so that the connection can be used again. It is done, however its answer ends. */
+static void pass_over(struct remote_answer *a)
+{
+	struct err ignored = {0};
+	const void *p;
+	size_t n;
+	int r = 1;
+
+	while (a->head.status != 204 && r > 0)
+		r = remote_answer_next(a, REMOTE_STALL_MS, &p, &n, &ignored);
+	remote_answer_done(a);
+}
 
 int remote_call(struct remote_request *q, json_t **ret, struct err *e)
 {
@@ -599,14 +627,7 @@ int remote_call(struct remote_request *q, json_t **ret, struct err *e)
 		return r;
 	if (ret)
 		return remote_answer_json(&a, ret, e);
-	/* Read, so that the connection can be used again. */
-	while (a.head.status != 204 && r >= 0 && !a.ended) {
-		const void *p;
-		size_t n;
-
-		r = remote_answer_next(&a, REMOTE_STALL_MS, &p, &n, NULL);
-	}
-	remote_answer_done(&a);
+	pass_over(&a);
 	return 0;
 }
 

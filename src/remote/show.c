@@ -11,32 +11,46 @@
 
 struct pages {
 	char *rows; /* owned */
-	size_t count, size;
+	size_t count;
 	char after[256];
 };
 
-/* One page. 1: there is another. */
-static int take_page(struct remote_request *q, struct pages *all, const char *key,
-		     const struct wire_named_field *fields, struct err *e)
+static int take_rows(const json_t *o, const struct remote_list *list, void **ret, struct err *e)
 {
-	char *page = NULL, *grown = NULL;
+	int count = remote_take_rows(o, list->key, list->fields, list->size, ret, e);
+
+	for (int i = 0; i < count && list->on_row; i++)
+		list->on_row(json_array_get(json_object_get(o, list->key), (size_t)i),
+			     (char *)*ret + (size_t)i * list->size);
+	return count;
+}
+
+/* One page. 1: there is another. */
+static int take_page(struct cove *cove, const struct remote_list *list, struct pages *all,
+		     struct err *e)
+{
+	void *page = NULL;
+	char *grown = NULL;
 	const char *next;
+	struct remote_request q;
 	json_t *o = NULL;
 	int count = 0, r;
 
-	remote_query(q, "after", all->after[0] ? all->after : NULL);
-	r = remote_call(q, &o, e);
+	remote_begin(&q, cove, "GET", list->path, list->name);
+	remote_query(&q, list->query, list->value);
+	remote_query(&q, "after", all->after[0] ? all->after : NULL);
+	r = remote_call(&q, &o, e);
 	if (r == 0)
-		r = count = remote_take_rows(o, key, fields, all->size, (void **)&page, e);
+		r = count = take_rows(o, list, &page, e);
 	if (r >= 0 && all->count + (size_t)count > REMOTE_ROWS_MAX)
 		r = err_set(e, ERR_LIMIT, E2BIG, "the server's list is too long");
 	if (r >= 0)
-		grown = reallocarray(all->rows, all->count + (size_t)count + 1, all->size);
+		grown = reallocarray(all->rows, all->count + (size_t)count + 1, list->size);
 	if (r >= 0 && !grown)
 		r = err_errno(e, ENOMEM, "keep the server's list");
 	if (r >= 0) {
 		all->rows = grown;
-		memcpy(grown + all->count * all->size, page, (size_t)count * all->size);
+		memcpy(grown + all->count * list->size, page, (size_t)count * list->size);
 		all->count += (size_t)count;
 		next = remote_text(o, "next");
 		/* A server that always says the same would keep us for ever. */
@@ -48,24 +62,31 @@ static int take_page(struct remote_request *q, struct pages *all, const char *ke
 	return r;
 }
 
-int remote_rows(struct cove *cove, const char *path, const char *key, const char *name,
-		const struct wire_named_field *fields, size_t size, void **ret,
-		struct cove_error *err)
+int remote_list_all(struct cove *cove, const struct remote_list *list, void **ret,
+		    struct cove_error *err)
 {
-	struct pages all = {.size = size};
-	struct remote_request q;
+	struct pages all = {0};
 	struct err e = {0};
 	int r;
 
-	do {
-		remote_begin(&q, cove, "GET", path, name);
-		r = take_page(&q, &all, key, fields, &e);
-	} while (r > 0);
+	do
+		r = take_page(cove, list, &all, &e);
+	while (r > 0);
 	if (r < 0)
 		free(all.rows);
 	else
 		*ret = all.rows;
 	return remote_return(r < 0 ? r : (int)all.count, &e, err);
+}
+
+int remote_rows(struct cove *cove, const char *path, const char *key, const char *name,
+		const struct wire_named_field *fields, size_t size, void **ret,
+		struct cove_error *err)
+{
+	const struct remote_list list = {
+		.path = path, .key = key, .name = name, .fields = fields, .size = size};
+
+	return remote_list_all(cove, &list, ret, err);
 }
 
 int cove_list(struct cove *cove, struct cove_box_info **ret, struct cove_error *err)
@@ -185,21 +206,14 @@ int cove_workspace_remove(struct cove *cove, const char *name, struct cove_error
 int cove_snapshots(struct cove *cove, const char *box, struct cove_snapshot_info **ret,
 		   struct cove_error *err)
 {
-	struct pages all = {.size = sizeof(**ret)};
-	struct remote_request q;
-	struct err e = {0};
-	int r;
+	const struct remote_list list = {.path = "/v1/snapshots",
+					 .key = "snapshots",
+					 .query = "box",
+					 .value = box,
+					 .fields = view_snapshot_fields,
+					 .size = sizeof(**ret)};
 
-	do {
-		remote_begin(&q, cove, "GET", "/v1/snapshots");
-		remote_query(&q, "box", box);
-		r = take_page(&q, &all, "snapshots", view_snapshot_fields, &e);
-	} while (r > 0);
-	if (r < 0)
-		free(all.rows);
-	else
-		*ret = (struct cove_snapshot_info *)(void *)all.rows;
-	return remote_return(r < 0 ? r : (int)all.count, &e, err);
+	return remote_list_all(cove, &list, (void **)ret, err);
 }
 
 int cove_snapshot_inspect(struct cove *cove, const char *name, char **ret_json,

@@ -164,6 +164,7 @@ int cove_fork(struct cove *cove, const char *source, const struct cove_fork_opti
 		is_snapshot = r == -ENOENT;
 		if (r < 0 && !is_snapshot)
 			return remote_return(r, &e, err);
+		e = (struct err){0};
 	}
 	remote_begin(&q, cove, "POST", "/v1/forks");
 	q.cancel_fd = o.cancel_fd;

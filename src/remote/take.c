@@ -9,6 +9,7 @@
 #include "remote/remote.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -83,6 +84,20 @@ int remote_take_rows(const json_t *o, const char *key, const struct wire_named_f
 		remote_take(json_array_get(list, i), fields, rows + i * size);
 	*ret = rows;
 	return (int)count;
+}
+
+void remote_take_joined(const json_t *list, char sign, char *ret, size_t size)
+{
+	size_t n = 0;
+
+	ret[0] = 0;
+	for (size_t i = 0; i < json_array_size(list) && n < size; i++) {
+		const char *s = json_string_value(json_array_get(list, i));
+		const char between[2] = {n > 0 ? sign : 0};
+
+		if (s)
+			n += (size_t)snprintf(ret + n, size - n, "%s%s", between, s);
+	}
 }
 
 char *remote_take_bytes(const json_t *o, const char *key, const char *key64, size_t *ret_len)

@@ -105,15 +105,17 @@ int cove_edit(struct cove_box *box, const char *path, const struct cove_edit_opt
 	if (r < 0)
 		return remote_return(r, &e, err);
 	begin(&q, box, "POST", "/v1/boxes/{}/files/edit", path, o.user, o.cancel_fd);
-	q.error = put_edits(remote_object(&q), &o, &e);
+	remote_note(&q, put_edits(remote_object(&q), &o, &e));
 	remote_put_str(&q.json, "if_sha256", o.if_sha256);
 	r = remote_call(&q, &a, &e);
 	sum = remote_text(a, "sha256");
-	*ret = (struct cove_edited){.occurrences = remote_number(a, "occurrences"),
-				    .first_line = remote_number(a, "first_line"),
-				    .file_size = remote_number(a, "size"),
-				    .mtime_ns = remote_number(a, "mtime_ns")};
-	str_copy(ret->sha256, sizeof(ret->sha256), sum ? sum : "");
+	if (r == 0) {
+		*ret = (struct cove_edited){.occurrences = remote_number(a, "occurrences"),
+					    .first_line = remote_number(a, "first_line"),
+					    .file_size = remote_number(a, "size"),
+					    .mtime_ns = remote_number(a, "mtime_ns")};
+		str_copy(ret->sha256, sizeof(ret->sha256), sum ? sum : "");
+	}
 	json_decref(a);
 	return remote_return(r, &e, err);
 }
@@ -128,6 +130,8 @@ static void take_found(const json_t *o, struct cove_found *ret)
 	*ret = (struct cove_found){.count = remote_number(o, "count"),
 				   .files = remote_number(o, "files"),
 				   .left_out = remote_number(o, "left_out")};
+	/* As of a box here (core/tool_find.c): a reason without a word is one all the same. */
+	ret->truncated = truncated ? "size" : NULL;
 	for (size_t i = 0; words[i] && truncated; i++)
 		if (strcmp(words[i], truncated) == 0)
 			ret->truncated = words[i];
@@ -146,7 +150,8 @@ static int search(struct remote_request *q, int (*on_match)(void *arg, const jso
 	for (size_t i = 0; r == 0 && i < json_array_size(list); i++)
 		if (on_match(arg, json_array_get(list, i)) != 0)
 			break;
-	take_found(o, ret);
+	if (r == 0 && ret)
+		take_found(o, ret);
 	json_decref(o);
 	return remote_return(r, &e, err);
 }

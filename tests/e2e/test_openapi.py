@@ -121,7 +121,7 @@ GOOD = {
     "removeFile": ("path=/tmp/h", None, 204), "createSnapshot": ("", {}, 201), "listSnapshots": ("", None, 200),
     "getSnapshot": ("", None, 200), "fork": ("", {}, 201), "listImages": ("", None, 200),
     "listWorkspaces": ("", None, 200), "getPolicy": ("", None, 200), "setPolicy": ("", {"net": "closed"}, 200),
-    "grant": ("", {"allow": "example.org", "for": "1m"}, 204), "listAsks": ("", None, 200),
+    "grant": ("", {"allow": "example.org", "for": "1m"}, 200), "listAsks": ("", None, 200),
     "setSecret": ("", {"value": "s3cr3t"}, 204), "listSecrets": ("", None, 200), "removeSecret": ("", None, 204),
     "callPort": ("", None, 502), "listPorts": ("", None, 200), "linkPort": ("", {"port": 80}, 501),
     "listAudit": ("limit=10", None, 200), "signalCommand": ("", {"signal": "TERM"}, None),

@@ -9,6 +9,7 @@ import threading
 import pytest
 
 from conftest import DEADLINE, Cove, wait_until
+from cut import Cut
 from server import Server
 
 import test_exec
@@ -78,12 +79,15 @@ def test_no_server_there(cove, host, kind):
     assert "secret" not in message
 
 
-def test_nothing_is_done_here_instead(cove):
+def test_nothing_is_done_here_instead(cove, tmp):
     for words in (["doctor"], ["serve"], ["image", "make"], ["wall", "add", "gvisor"], ["system", "backup", "/tmp/x"],
                   ["snapshot", "export", "x", "/tmp/x"]):
         got = cove(*words)
         assert got.rc == 125 and b"server's machine" in got.err and got.out == b"", got
     assert "server's" in cove.fails("unsupported", "system", "backup", "/tmp/x")
+    for words, operation in ((["snapshot", "export", "x", "/tmp/x"], "exportSnapshot"),
+                             (["image", "build", "-t", "x", str(tmp)], "buildImage")):
+        assert operation in cove.fails("unsupported", *words)
 
 
 def test_a_policy_file_of_this_machine(cove, tmp):
@@ -195,10 +199,11 @@ def test_images_keys_and_the_machine(cove, box, tmp):
 LINES = 400
 
 
-def test_kill_9_of_the_server_loses_no_byte(cove, box):
+@pytest.mark.parametrize("stdin", [[], ["-i"]], ids=["no-stdin", "stdin-that-ended"])
+def test_kill_9_of_the_server_loses_no_byte(cove, box, stdin):
     """Twice in the middle of a command: every byte comes, once, and its status."""
     line = f"i=0; while [ $i -lt {LINES} ]; do echo line $i; i=$((i+1)); sleep 0.002; done; exit 7"
-    process = cove.start("exec", box, "--", "sh", "-c", line, stdin=subprocess.DEVNULL)
+    process = cove.start("exec", *stdin, box, "--", "sh", "-c", line, stdin=subprocess.DEVNULL)
     got = b""
     for part in (LINES // 4, LINES // 2):
         while got.count(b"\n") < part:
@@ -208,6 +213,48 @@ def test_kill_9_of_the_server_loses_no_byte(cove, box):
     out, err = process.communicate(timeout=DEADLINE)
     assert (got + out).decode().splitlines() == [f"line {i}" for i in range(LINES)]
     assert process.returncode == 7 and err == b""
+
+
+def test_stdin_after_kill_9_of_the_server(cove, box):
+    """Nothing of it was sent before: what comes then, and its end, reach the command."""
+    process = cove.start("exec", "-i", box, "--", "sh", "-c", "echo a; cat; exit 5")
+    assert process.stdout.readline() == b"a\n"
+    cove.server.kill()
+    cove.server.start()
+    assert process.communicate(b"late\n", timeout=DEADLINE) == (b"late\n", b"") and process.returncode == 5
+
+
+def test_the_end_of_stdin_while_the_server_is_away(cove, box):
+    process = cove.start("exec", "-i", box, "--", "sh", "-c", "echo a; cat; exit 5")
+    assert process.stdout.readline() == b"a\n"
+    cove.server.kill()
+    process.stdin.close()
+    process.stdin = None
+    cove.server.start()
+    assert process.communicate(timeout=DEADLINE) == (b"", b"") and process.returncode == 5
+
+
+def test_a_lost_answer_is_no_second_box(cove, tmp):
+    """The box that was made is the one that is told; also where nobody named it."""
+    before = set(cove.names())
+    cut = Cut(cove.server.path, f"{tmp}/cut")
+    try:
+        name = cove("create", env={"COVE_HOST": f"unix:{cut.path}"}).ok().text.strip()
+        assert cut.cuts == [b"/v1/boxes"] and set(cove.names()) - before == {name}
+        cove("rm", "-f", name).ok()
+    finally:
+        cut.end()
+
+
+def test_what_only_an_answer_says(cove, box, tmp):
+    """That what was written to a copy is not in a fork, and how many connections a deny ends."""
+    (tmp / "work").mkdir()
+    name = cove("create", "--workspace", str(tmp / "work"), "--copy").ok().text.strip()
+    cove("exec", name, "--", "sh", "-c", "echo x > /workspace/x").ok()
+    got = cove("fork", name).ok()
+    assert "copy of a host directory" in got.errors
+    assert [row["copy_left_out"] for row in cove("fork", "--json", name).ok().json] == [True]
+    assert [row["copy_left_out"] for row in cove("fork", "--json", box).ok().json] == [False]
 
 
 def test_a_server_that_does_not_come_back_is_said(cove, box):

@@ -19,6 +19,7 @@ import tracemalloc
 
 import pytest
 from conftest import WALL, alive, needs_base, needs_flag, wait_until
+from cut import Cut
 
 SDK = pathlib.Path(__file__).resolve().parent.parent.parent / "sdk/python"
 sys.path.insert(0, str(SDK))
@@ -477,13 +478,16 @@ def test_pages_of_a_list(client, options, monkeypatch):
     asked, plain = [], client._core.json
 
     async def two(method, path, **how):
-        if path == "/v1/boxes":
+        if path == "/v1/boxes" or path.endswith("/execs"):
             how["query"] = {**how["query"], "limit": 2}
             asked.append(how["query"]["after"])
         return await plain(method, path, **how)
     monkeypatch.setattr(client._core, "json", two)
     listed = [b.name for b in sdk.Sandbox.list(client=client) if b.name.startswith("sdk-page-")]
     assert listed == ["sdk-page-0", "sdk-page-1", "sdk-page-2"] and len(asked) > 1
+    for _ in range(3):
+        boxes[0].exec("true")
+    assert [p.exec_id for p in boxes[0].processes()] == [1, 2, 3] and len(asked) > 3
     for box in boxes:
         box.close()
 
@@ -701,38 +705,7 @@ def test_a_lost_connection_is_no_second_box(serve, cove, tmp, options):
     server = serve("--private")
     before = set(cove.names())
 
-    class Cut:
-        """Between client and server; of the first request of each kind no answer comes through."""
-
-        def __init__(self, to):
-            self.path, self.to, self.cuts = f"{tmp}/cut", to, []
-            self.listener = socket.socket(socket.AF_UNIX)
-            self.listener.bind(self.path)
-            self.listener.listen()
-            threading.Thread(target=self.accept, daemon=True).start()
-
-        def accept(self):
-            while True:
-                try:
-                    here = self.listener.accept()[0]
-                except OSError:
-                    return
-                threading.Thread(target=self.carry, args=(here,), daemon=True).start()
-
-        def carry(self, here):
-            there = socket.socket(socket.AF_UNIX)
-            there.connect(self.to)
-            with here, there:
-                while request := here.recv(1 << 20):
-                    there.sendall(request)
-                    answer = there.recv(1 << 20)
-                    what = request.split()[1]
-                    if what not in self.cuts:
-                        self.cuts.append(what)
-                        return
-                    here.sendall(answer)
-
-    cut = Cut(server.path)
+    cut = Cut(server.path, f"{tmp}/cut")
     with sdk.Client(f"unix:{cut.path}") as client:
         sb = sdk.Sandbox(client=client, **options)
         made = set(cove.names()) - before
@@ -744,7 +717,7 @@ def test_a_lost_connection_is_no_second_box(serve, cove, tmp, options):
         assert not sb.files.exists("/tmp/runs")
         sb.close()
         assert len(cut.cuts) == 6 and set(cove.names()) == before
-    cut.listener.close()
+    cut.end()
 
 
 # ---- threads, processes, loops ----
@@ -794,6 +767,9 @@ def test_ports(sb):
     missing = sb.fetch(8000, "/missing")
     assert (missing.status, missing.ok, missing.headers["cove-port"]) == (404, False, "8000") and missing.text
     assert sb.fetch(8000, method="HEAD").body == b""
+    with pytest.raises(sdk.CoveError) as unreachable:  # the server's own answer to HEAD has no body either
+        sb.fetch(8001, method="HEAD")
+    assert unreachable.value.status == 502
     with pytest.raises(sdk.ProtocolError):
         sb.fetch(8001)
     with pytest.raises(sdk.Unsupported):  # of a server without names for ports
@@ -1017,6 +993,11 @@ def test_images_builds_runs_and_merges(server, tmp_path):
         assert (got.result.exit_code, got.result.stdout, got.files) == (2, "from here\n", {"o": b"ABC"})
         assert list(got.errors) == ["none"] and client.image(name)["name"] == name
         assert name in [i["name"] for i in client.images()]
+        (tmp_path / "image.tar").write_text("older")
+        with pytest.raises(sdk.NotFound):
+            client.export_image(f"{name}-none", tmp_path / "image.tar")
+        assert (tmp_path / "image.tar").read_text() == "older"
+        assert client.export_image(name, tmp_path / "image.tar") == (tmp_path / "image.tar").stat().st_size > 5
         with sdk.Sandbox(client=client) as sb:
             sb.run("echo 1 > /tmp/f")
             fork, = sb.fork()

@@ -85,6 +85,26 @@ def test_links_of_a_hostile_tar_lead_nowhere(tmp):
             assert os.path.realpath(f"{at}/{name}").startswith(os.path.realpath(tmp / "to"))
 
 
+def test_a_local_file_is_whole_or_as_it_was(tmp):
+    (tmp / "there").write_text("kept")
+    (tmp / "link").symlink_to("there")
+    with pytest.raises(ZeroDivisionError), _tree.whole_file(str(tmp / "link")) as file:
+        file.write(b"half")
+        1 // 0
+    assert (tmp / "there").read_text() == "kept" and sorted(os.listdir(tmp)) == ["link", "there"]
+    with _tree.whole_file(str(tmp / "link")) as file:
+        file.write(b"new")
+        assert (tmp / "there").read_text() == "kept"
+    assert (tmp / "there").read_text() == "new" and (tmp / "link").is_symlink()
+    with _tree.whole_file("/dev/null") as file:
+        file.write(b"gone")
+    assert not os.path.isfile("/dev/null") and sorted(os.listdir(tmp)) == ["link", "there"]
+    os.chmod(tmp, 0o500)
+    with pytest.raises(PermissionError), _tree.whole_file(str(tmp / "new")):  # and not that nothing is there to remove
+        pass
+    os.chmod(tmp, 0o700)
+
+
 def packed_by(kind, size, count=1):
     """Headers of a kind that come before an entry."""
     info = tarfile.TarInfo("x")
@@ -125,6 +145,13 @@ def bodies(data, cut):
 def test_answers_however_they_are_cut(data, want):
     for cut in range(1, len(data) + 1):
         assert bodies(data, cut) == want
+
+
+def test_an_answer_to_head_ends_with_its_head():
+    for fields in (b"Content-Length: 9\r\n", b"Transfer-Encoding: chunked\r\n", b""):
+        response = _http.Response("HEAD")
+        response.feed(b"HTTP/1.1 502 Bad Gateway\r\n" + fields + b"\r\n")
+        assert response.head.status == 502 and response.ended and response.take() == b"" and response.reusable
 
 
 @pytest.mark.parametrize("data", [

@@ -363,7 +363,7 @@ static int on_event(void *arg, const struct cove_watch_event *e)
 
 static int watch_of(const struct wire_change *m, size_t count, struct cove_error *err)
 {
-	struct cove_watch_options o = {.size = sizeof(o), .stop_fd = -1, .on_event = on_event};
+	struct cove_watch_options o = {.size = sizeof(o), .on_event = on_event};
 	struct script s = script_begin();
 	struct cove_box *box;
 	int r;
@@ -379,6 +379,7 @@ static int watch_of(const struct wire_change *m, size_t count, struct cove_error
 	return r;
 }
 
+/* stdin, which can be read, is not what stops a watch that names no descriptor. */
 TEST(changes)
 {
 	const struct wire_change good[] = {{.kind = CHANGE_READY},
@@ -386,7 +387,11 @@ TEST(changes)
 					   {.kind = CHANGE_KIND_COUNT}, /* of a newer init */
 					   {.kind = CHANGE_LOST}};
 	struct cove_error err;
+	int fds[2];
 
+	CHECK_EQ(pipe(fds), 0);
+	CHECK_EQ(write(fds[1], "x", 1), 1);
+	CHECK_EQ(dup2(fds[0], STDIN_FILENO), STDIN_FILENO);
 	CHECK_EQ(watch_of(good, 4, &err), -ENOENT);
 	CHECK_EQ(seen_count, 3);
 	CHECK(seen[0] == COVE_WATCH_READY && seen[1] == COVE_WATCH_RENAMED &&

@@ -8,6 +8,7 @@ import shlex
 from typing import TYPE_CHECKING, Any, AsyncIterator, Dict, Generator, List, Mapping, Optional, Sequence, Tuple, Union
 from urllib.parse import quote
 
+from . import _images
 from ._client import AsyncClient, segment, shared_client, token
 from ._files import AsyncFiles
 from ._process import AsyncProcess, OnText, command_fields, execute, parse_event
@@ -151,14 +152,8 @@ class AsyncSandbox:
                    api_key: Optional[str] = None) -> List[BoxInfo]:
         """All your boxes in the order of their names; those with a label ("NAME" or "NAME=VALUE"), in a state."""
         chosen = client or shared_client(host, api_key, blocking=False)
-        found: List[BoxInfo] = []
-        after: Optional[str] = None
-        while True:
-            page = await chosen.json("GET", "/v1/boxes", query={"label": label, "state": state, "after": after})
-            found += [BoxInfo.from_json(row) for row in page["boxes"]]
-            after = page.get("next")
-            if not after:
-                return found
+        rows = await _images.pages(chosen, "/v1/boxes", "boxes", {"label": label, "state": state})
+        return [BoxInfo.from_json(row) for row in rows]
 
     # ---- what it is ----
 
@@ -235,10 +230,7 @@ class AsyncSandbox:
         way = method or ("GET" if data is None and json is None else "POST")
         incoming = await self.client.open(way, f"{self._path}/ports/{int(port)}{quote(path, safe=PATH_SAFE)}",
                                           body=data, json=json, fields=headers, is_port=True)
-        if way == "HEAD":
-            incoming.close()
-        content = b"" if way == "HEAD" else await incoming.read()
-        return PortResponse(incoming.head.status, dict(incoming.head.fields), content)
+        return PortResponse(incoming.head.status, dict(incoming.head.fields), await incoming.read())
 
     async def link(self, port: int, *, expires: Optional[Seconds] = None) -> PortLink:
         """A way to a port for who has no key, by its own name, for an hour unless ``expires`` says how many seconds.
@@ -303,7 +295,7 @@ class AsyncSandbox:
 
     async def processes(self) -> List[ExecInfo]:
         """The commands of the box, running or not."""
-        return [ExecInfo.from_json(row) for row in (await self.client.json("GET", f"{self._path}/execs"))["execs"]]
+        return [ExecInfo.from_json(row) for row in await _images.pages(self.client, f"{self._path}/execs", "execs")]
 
     async def shells(self) -> List[Json]:
         """Its persistent shells."""

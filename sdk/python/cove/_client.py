@@ -12,7 +12,7 @@ import time
 from typing import IO, Any, AsyncIterator, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 from urllib.parse import quote, urlencode, urlsplit
 
-from . import _images, _private
+from . import _images, _private, _tree
 from ._http import EventParser, Head, Response, ServerEvent, request_head
 from ._net import AsyncNet, Endpoint, Net, Stream, SyncNet, drive
 from ._ws import Socket, check_answer, frame, handshake
@@ -274,8 +274,8 @@ class AsyncClient:
                 left -= len(data)
         return True
 
-    async def _exchange(self, stream: Stream, head: bytes, body: Body) -> Incoming:
-        whole, broken, response = True, None, Response()
+    async def _exchange(self, stream: Stream, method: str, head: bytes, body: Body) -> Incoming:
+        whole, broken, response = True, None, Response(method)
         try:
             if isinstance(body, Source):
                 whole = await self._send_body(stream, head, body)
@@ -327,7 +327,8 @@ class AsyncClient:
             try:
                 if isinstance(body, Source):
                     body.rewind()
-                incoming = await self._exchange(stream, self._head(method, path, query, sent, body, endpoint), body)
+                head = self._head(method, path, query, sent, body, endpoint)
+                incoming = await self._exchange(stream, method, head, body)
             except ConnectionLost:
                 stream.close()
                 self._drop_idle()
@@ -371,7 +372,8 @@ class AsyncClient:
         fields = handshake()
         stream, endpoint = await self._connect()
         try:
-            incoming = await self._exchange(stream, self._head("GET", path, None, fields, None, endpoint), None)
+            head = self._head("GET", path, None, fields, None, endpoint)
+            incoming = await self._exchange(stream, "GET", head, None)
             if incoming.head.status != 101:
                 said = await incoming.read(1 << 20)
                 raise error_from(said, incoming.head.status, incoming.head.fields.get("x-request-id"))
@@ -442,15 +444,19 @@ class AsyncClient:
         return image
 
     async def export_image(self, name: str, to: Union[_images.PathLike, IO[bytes]], *, format: str = "oci") -> int:
-        """An image as an archive ("oci", "docker", or "tar": its root filesystem), into a file; its bytes."""
+        """An image as an archive ("oci", "docker", or "tar": its root filesystem), into a local file, which is whole or
+        as it was, or into a file object. How many bytes."""
         if not hasattr(to, "write"):
-            with open(to, "wb") as file:
+            with _tree.whole_file(os.fspath(to)) as file:
                 return await self.export_image(name, file, format=format)
         incoming = await self.open("GET", f"/v1/images/{segment(name)}/export", query={"format": format})
         size = 0
-        while data := await incoming.piece():
-            await self._net.offload(to.write, data)
-            size += len(data)
+        try:
+            while data := await incoming.piece():
+                await self._net.offload(to.write, data)
+                size += len(data)
+        finally:
+            incoming.close()
         return size
 
     async def build_image(self, name: str, context: Union[None, _images.PathLike, IO[bytes]] = None, *,

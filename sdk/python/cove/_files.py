@@ -8,7 +8,7 @@ from typing import IO, Any, AsyncIterator, Dict, List, Optional, Union
 from urllib.parse import parse_qs
 
 from . import _tree
-from ._client import AsyncClient, Body, Source, segment, token
+from ._client import AsyncClient, Body, Source, segment
 from ._net import Net
 from .errors import Denied, Invalid, NotFound
 from .types import FileInfo
@@ -86,16 +86,8 @@ class AsyncFiles:
         """A file of the box into a local file, which is whole or as it was, or into a file object. How many bytes."""
         if not isinstance(to, (str, os.PathLike)):
             return await self._into(path, to, user)
-        local = os.fspath(to)
-        beside = os.path.join(os.path.dirname(local), f".cove-{token()}")
-        try:
-            with open(beside, "xb") as file:
-                size = await self._into(path, file, user)
-            os.replace(beside, local)
-        except BaseException:
-            os.unlink(beside)
-            raise
-        return size
+        with _tree.whole_file(os.fspath(to)) as file:
+            return await self._into(path, file, user)
 
     async def _into(self, path: str, file: IO[bytes], user: Optional[str]) -> int:
         return await self._keep(self.stream(path, user=user), file)

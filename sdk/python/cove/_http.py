@@ -57,9 +57,10 @@ def parse_head(block: bytes) -> Head:
 class Response:
     """One answer: first its head, then its body in pieces. What follows it stays in ``rest``."""
 
-    def __init__(self) -> None:
+    def __init__(self, method: str = "GET") -> None:
         self.head: Optional[Head] = None
         self.ended = False  # the body is whole
+        self._is_head = method == "HEAD"  # then there is none, whatever the head says of its length
         self.trailers: List[Tuple[str, str]] = []  # then
         self.rest = bytearray()
         self._length: Optional[int] = None  # that is left of a body, or of a chunk
@@ -102,7 +103,7 @@ class Response:
     def _begin_body(self, head: Head) -> None:
         coding = head.fields.get("transfer-encoding", "").lower()
         length = head.fields.get("content-length")
-        if head.status in (101, 204, 304):
+        if self._is_head or head.status in (101, 204, 304):
             self.ended = True
         elif coding:
             if coding != "chunked":
@@ -123,7 +124,7 @@ class Response:
         if not self.ended or self.rest or self._eof or self.head is None or self.head.status == 101:
             return False
         said = self.head.fields.get("connection", "").lower()
-        framed = self._chunked or self._length is not None or self.head.status in (204, 304)
+        framed = self._is_head or self._chunked or self._length is not None or self.head.status in (204, 304)
         return framed and not self.head.is_1_0 and "close" not in said
 
     def take(self) -> Optional[bytes]:

@@ -85,7 +85,8 @@ class Client:
         return drive(self._core.import_image(name, archive, user=user))
 
     def export_image(self, name: str, to: Union[PathLike, IO[bytes]], *, format: str = "oci") -> int:
-        """An image as an archive ("oci", "docker", or "tar": its root filesystem), into a file; its bytes."""
+        """An image as an archive ("oci", "docker", or "tar": its root filesystem), into a local file, which is whole or
+        as it was, or into a file object. How many bytes."""
         return drive(self._core.export_image(name, to, format=format))
 
     def build_image(self, name: str, context: Union[None, PathLike, IO[bytes]] = None, *, text: Optional[str] = None,

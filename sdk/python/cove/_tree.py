@@ -1,10 +1,13 @@
-"""Directories as tars. What comes out of a box is untrusted: nothing of it is followed on the way to its place."""
+"""Local files and directories, the latter as tars. What comes out of a box is untrusted: nothing of it is followed on
+the way to its place."""
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import secrets
 import tarfile
-from typing import IO, Any, List, Optional, Set, Tuple
+from typing import IO, Any, Iterator, List, Optional, Set, Tuple
 
 from .errors import ProtocolError
 
@@ -12,6 +15,26 @@ COPY_BYTES = 256 << 10
 HEADER_MAX = 1 << 20
 HEADER_TYPES = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME,
                 tarfile.GNUTYPE_LONGLINK)
+
+
+@contextlib.contextmanager
+def whole_file(path: str) -> Iterator[IO[bytes]]:
+    """A local file to be written, which is whole at the end of `with`, or as it was. What is no file, as a pipe or
+    /dev/null, is written as it comes."""
+    local = os.path.realpath(path)
+    if os.path.exists(local) and not os.path.isfile(local):
+        with open(local, "wb") as there:
+            yield there
+        return
+    beside = os.path.join(os.path.dirname(local), f".cove-{secrets.token_hex(16)}")
+    file = open(beside, "xb")
+    try:
+        with file:
+            yield file
+        os.replace(beside, local)
+    except BaseException:
+        os.unlink(beside)
+        raise
 
 
 def pack(directory: str, into: IO[bytes]) -> None:
