@@ -128,14 +128,30 @@ static int send_output(int fd, const struct cove_event *ev, uint64_t offset)
 	return r;
 }
 
+/* A command may be silent for long: the answer begins at once, so that who follows knows. */
+static int begin_events(int fd)
+{
+	struct buf b;
+	int r;
+
+	buf_init(&b, EVENT_MAX);
+	r = sse_comment_write(&b, "");
+	if (r == 0)
+		r = fd_write_full(fd, buf_data(&b), buf_len(&b));
+	buf_done(&b);
+	return r;
+}
+
 static int send_all(struct api_call *c, struct cove_exec *x, int fd, uint64_t offsets[2],
 		    struct err *e)
 {
 	struct cove_error err;
 	struct cove_event ev;
 	char *text;
-	int r;
+	int r = begin_events(fd);
 
+	if (r < 0)
+		return r == -EPIPE ? 0 : err_errno(e, -r, "write the answer");
 	for (;;) {
 		r = cove_exec_next(x, POLL_MS, &ev, &err);
 		if (r == -EPIPE)

@@ -119,7 +119,7 @@ static int lookup_wait(const struct name_lookup *l, uint64_t until_ms, int cance
 int lookup_run(const char *name, uint64_t until_ms, int cancel_fd, struct addrinfo **ret,
 	       struct err *e)
 {
-	struct name_lookup *l;
+	struct name_lookup *l = NULL;
 	int r;
 
 	if (!count_lookups(false))
