@@ -169,7 +169,7 @@ struct api_call {
 	struct api_load load;
 	struct api_trace trace;
 	bool is_noted;		     /* in the audit log of requests */
-	bool has_begun;		     /* the client was told a status, before the end */
+	bool has_begun;		     /* a status went to the client, before the end */
 	char made[BOX_NAME_MAX + 1]; /* a box, by this call */
 	atomic_bool gone;	     /* the client is: give up */
 	int cancel_fd; /* readable then; -1 unless the handler asked (api_cancel_fd) */
