@@ -221,6 +221,31 @@ def test_pages_have_every_box_once(server, cove):
 def test_a_body_that_is_wrong_makes_nothing(server, cove, body):
     before = set(cove.names())
     server.ask("POST", "/v1/boxes", body).error(400, "invalid")
+def test_an_idempotency_key_is_one_request(server, cove):
+    """Another request under it is none, whatever name it gives the box, and also when it comes at the same moment."""
+    tail = os.urandom(4).hex()
+    names, key = [f"q{i}-{tail}" for i in range(4)], {"Idempotency-Key": tail}
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        replies = list(pool.map(lambda n: server.ask("POST", "/v1/boxes", {"name": n}, headers=key), names))
+    assert sorted(r.status for r in replies) == [201, 409, 409, 409]
+    made, = [r.json["name"] for r in replies if r.status == 201]
+    other = next(n for n in names if n != made)
+    server.ask("POST", "/v1/boxes", {"name": other}, headers=key).error(409, "conflict")
+    server.ask("POST", "/v1/boxes", {}, headers=key).error(409, "conflict")
+    server.ask("POST", "/v1/boxes", {"name": made}, headers=key).ok(200)
+    # A fork is another request's, and a server that comes anew knows what was asked before.
+    server.ask("POST", "/v1/forks", {"box": made, "name": f"fork-{tail}"}).ok(201)
+    server.stop()
+    server.start()
+    server.ask("POST", "/v1/boxes", {"name": other}, headers=key).error(409, "conflict")
+    server.ask("POST", "/v1/boxes", {"name": made}, headers=key).ok(200)
+    # The key is free with its box.
+    server.ask("DELETE", f"/v1/boxes/{made}?force=1").ok(204)
+    server.ask("POST", "/v1/boxes", {"name": other}, headers=key).ok(201)
+    for name in (other, f"fork-{tail}"):
+        cove("rm", "-f", name).ok()
+
+
     assert set(cove.names()) == before
 
 
