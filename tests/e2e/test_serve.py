@@ -130,6 +130,25 @@ def test_what_is_no_request_is_refused(server, data, status):
 
 
 def test_requests_may_follow_each_other_without_waiting(server):
+@pytest.mark.parametrize("data, status, code", [
+    (b"TRACE /v1/boxes HTTP/1.1\r\nHost: x\r\n\r\n", 501, "unsupported"),
+    (b"GET /healthz HTTP/1.1\r\n\r\n", 400, "invalid"),
+    (b"GET /healthz HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 200 + b"\r\n", 431, "too_large"),
+    (b"POST /v1/boxes HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400, "invalid")])
+def test_what_is_no_request_has_the_one_shape(server, data, status, code):
+    head, body = server.raw(data).split(b"\r\n\r\n")
+    error = json.loads(body)["error"]
+    assert head.startswith(b"HTTP/1.1 %d " % status) and error["code"] == code and error["message"]
+    assert b"Content-Type: application/json\r\n" in head
+    assert f"X-Request-Id: {error['request_id']}\r\n".encode() in head
+
+
+@pytest.mark.parametrize("query, named", [("label=%00", "'label'"), ("a=%zz&type=x", "'a'"),
+                                          ("type=box.stopped&type=box.stopped", "'type'")])
+def test_a_query_that_is_wrong_names_what_is(server, query, named):
+    assert named in server.ask("GET", f"/v1/events?{query}").error(400, "invalid")["message"]
+
+
     one = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
     got = server.raw(one * 50 + one.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
     assert got.count(b"HTTP/1.1 200") == 51
