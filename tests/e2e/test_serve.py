@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import socket
+import struct
 import subprocess
 
 import pytest
@@ -129,7 +130,6 @@ def test_what_is_no_request_is_refused(server, data, status):
     server.ask("GET", "/healthz").ok()
 
 
-def test_requests_may_follow_each_other_without_waiting(server):
 @pytest.mark.parametrize("data, status, code", [
     (b"TRACE /v1/boxes HTTP/1.1\r\nHost: x\r\n\r\n", 501, "unsupported"),
     (b"GET /healthz HTTP/1.1\r\n\r\n", 400, "invalid"),
@@ -149,6 +149,7 @@ def test_a_query_that_is_wrong_names_what_is(server, query, named):
     assert named in server.ask("GET", f"/v1/events?{query}").error(400, "invalid")["message"]
 
 
+def test_requests_may_follow_each_other_without_waiting(server):
     one = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
     got = server.raw(one * 50 + one.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
     assert got.count(b"HTTP/1.1 200") == 51
@@ -220,26 +221,6 @@ def test_a_repeated_request_makes_one_box(server, cove):
     cove("rm", "-f", again["name"]).ok()
 
 
-def test_pages_have_every_box_once(server, cove):
-    names = [cove("create", "--name", f"page-{i}-{os.urandom(2).hex()}").ok().text.strip() for i in range(5)]
-    seen, after = [], ""
-    for _ in range(20):
-        page = server.ask("GET", f"/v1/boxes?limit=2&after={after}").ok().json
-        assert len(page["boxes"]) <= 2
-        seen += [b["name"] for b in page["boxes"]]
-        after = page["next"]
-        if not after:
-            break
-    assert len(seen) == len(set(seen)) and set(names) <= set(seen)
-
-
-@pytest.mark.parametrize("body", [b"{", b"[]", b'{"mem": true}', b'{"mem": "lots"}', b'{"env": {"A": 1}}',
-                                  b'{"a": 1, "a": 2}',
-                                  b'{"name": "x\\u0000y"}', b'{"command": {"line": 1}}', b'{"memory": "1g"}',
-                                  b'{"command": {"argv": []}}', b'{"pids": -5}', b"[" * 100, b'{"name": "../x"}'])
-def test_a_body_that_is_wrong_makes_nothing(server, cove, body):
-    before = set(cove.names())
-    server.ask("POST", "/v1/boxes", body).error(400, "invalid")
 def test_an_idempotency_key_is_one_request(server, cove):
     """Another request under it is none, whatever name it gives the box, and also when it comes at the same moment."""
     tail = os.urandom(4).hex()
@@ -265,6 +246,26 @@ def test_an_idempotency_key_is_one_request(server, cove):
         cove("rm", "-f", name).ok()
 
 
+def test_pages_have_every_box_once(server, cove):
+    names = [cove("create", "--name", f"page-{i}-{os.urandom(2).hex()}").ok().text.strip() for i in range(5)]
+    seen, after = [], ""
+    for _ in range(20):
+        page = server.ask("GET", f"/v1/boxes?limit=2&after={after}").ok().json
+        assert len(page["boxes"]) <= 2
+        seen += [b["name"] for b in page["boxes"]]
+        after = page["next"]
+        if not after:
+            break
+    assert len(seen) == len(set(seen)) and set(names) <= set(seen)
+
+
+@pytest.mark.parametrize("body", [b"{", b"[]", b'{"mem": true}', b'{"mem": "lots"}', b'{"env": {"A": 1}}',
+                                  b'{"a": 1, "a": 2}',
+                                  b'{"name": "x\\u0000y"}', b'{"command": {"line": 1}}', b'{"memory": "1g"}',
+                                  b'{"command": {"argv": []}}', b'{"pids": -5}', b"[" * 100, b'{"name": "../x"}'])
+def test_a_body_that_is_wrong_makes_nothing(server, cove, body):
+    before = set(cove.names())
+    server.ask("POST", "/v1/boxes", body).error(400, "invalid")
     assert set(cove.names()) == before
 
 
@@ -417,7 +418,53 @@ def test_a_socket_that_says_nonsense_is_closed(server, web, first):
     s.send(first)
     kind, data = s.receive()
     assert kind == 1 and json.loads(data)["type"] == "error"
-    assert s.receive()[0] == 8
+    # The client's fault, and said to be: no JSON, or JSON that asks for nothing there is.
+    assert s.receive() == (8, struct.pack(">H", 1007 if first == "{" else 1008))
+    s.close()
+
+
+def test_what_goes_wrong_with_a_socket_has_its_code(server, web):
+    for said, code in (('{"type": "frob"}', 1008), ('{"frob": 1}', 1008), ("{", 1007),
+                       ('{"type": "eof"' + " " * 20000 + "}", 1009)):
+        s = WebSocket(server, f"{web}/exec")
+        s.send('{"argv": ["cat"]}')
+        assert json.loads(s.receive()[1])["type"] == "started"
+        s.send(said)
+        assert json.loads(s.receive()[1])["type"] == "error"
+        assert s.receive() == (8, struct.pack(">H", code)), said
+        s.close()
+
+
+def test_stdin_in_one_message_may_be_long(server, web):
+    out, end = socket_exec(server, web, {"argv": ["wc", "-c"]},
+                           lambda ws: (ws.send(b"x" * 60000), ws.send('{"type": "eof"}')))
+    assert out[1] == b"60000\n" and end["data"]["exit_code"] == 0
+
+
+def test_a_command_that_reads_no_stdin_is_joined(server, web):
+    """It is followed, unless whoever joins came to feed it."""
+    line = "echo one; while [ ! -e /tmp/go-on ]; do sleep 0.05; done; echo two"
+    number = server.ask("POST", f"{web}/exec", {"line": line, "background": True}).ok(202).json["exec_id"]
+    s = WebSocket(server, f"{web}/execs/{number}/attach?input=1")
+    error = json.loads(s.receive()[1])["data"]["error"]
+    assert (error["code"], error["errno"]) == ("conflict", "EPIPE")
+    assert s.receive() == (8, struct.pack(">H", 1008))
+    s.close()
+    s = WebSocket(server, f"{web}/execs/{number}/attach?stdout_from=1")
+    s.send(b"goes nowhere")
+    out = b""
+    while out != b"ne\n":
+        kind, data = s.receive()
+        assert (kind, data[0]) == (2, 1), data
+        out += data[1:]
+    server.ask("PUT", f"{web}/files?path=/tmp/go-on", b"").ok()
+    assert s.receive() == (2, b"\1two\n")
+    assert json.loads(s.receive()[1])["data"]["exit_code"] == 0
+    assert s.receive() == (8, struct.pack(">H", 1000))
+    s.close()
+    # And so is one that has ended.
+    s = WebSocket(server, f"{web}/execs/{number}/attach?stdout_from=4")
+    assert s.receive() == (2, b"\1two\n") and json.loads(s.receive()[1])["type"] == "exit"
     s.close()
 
 
