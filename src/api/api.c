@@ -48,9 +48,11 @@ int api_new(struct ev *ev, const struct api_options *options, struct api **ret, 
 	a->started_ms = ev_now(ev);
 	a->started_mono_ms = clock_mono_ms();
 	a->quotas = api_quotas_new();
+	a->repeats = api_repeats_new();
 	a->admission = core_admission_new(&options->admission);
-	if (!a->quotas || !a->admission) {
+	if (!a->quotas || !a->repeats || !a->admission) {
 		api_quotas_free(a->quotas);
+		api_repeats_free(a->repeats);
 		core_admission_free(a->admission);
 		free(a);
 		return err_errno(e, ENOMEM, "begin to serve");
@@ -154,6 +156,7 @@ void api_free(struct api *a)
 	core_client_free(a->client);
 	locked_free(a->seal);
 	api_quotas_free(a->quotas);
+	api_repeats_free(a->repeats);
 	core_admission_free(a->admission);
 	cove_free(a->cove);
 	free(a);

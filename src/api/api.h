@@ -39,7 +39,6 @@
 #include <stdint.h>
 
 struct audit_row;
-
 /* ---- the API of one server ---- */
 
 struct api_options {
@@ -73,6 +72,7 @@ struct api {
 	struct core_client *client;
 	struct ev_work *work;
 	struct api_quotas *quotas;
+	struct api_repeats *repeats;
 	struct core_admission *admission; /* of all boxes that begin by us */
 	struct api_revoker *revoker;
 	struct api_reaper *reaper; /* NULL: none was asked for */
@@ -193,8 +193,7 @@ void api_call_end_body(struct api_call *c);
 void api_call_has_room(struct api_call *c);
 /* A message came over its socket. */
 void api_call_message(struct api_call *c, bool is_text, const void *p, size_t n);
-/* The client has gone, before the call was over: the sink is not called any more. What a thread
- * does for it is logged when that has ended. */
+/* The client has gone: the sink is called no more. A thread that works is logged at its end. */
 void api_call_gone(struct api_call *c);
 /* After on_reply, on_end, on_socket_end: the sink has what it needs. */
 void api_call_free(struct api_call *c);

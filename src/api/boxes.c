@@ -8,8 +8,6 @@
 
 #include <errno.h>
 
-enum { REQUEST_LABEL_HEX = 32 };
-
 /* What is said of a box without asking its keeper. */
 int api_put_box(struct api_call *c, struct cove *cove, const char *name, struct err *e)
 {
@@ -49,14 +47,14 @@ static const struct api_in_field create_fields[] = {
 
 /*
  * A request with an Idempotency-Key makes one box however often it comes. Where the caller named
- * none its name is made of that key, and a label keeps what was asked for.
+ * none its name is made of that key, and a label keeps what was asked for (repeats.c).
  */
 static int take_idempotency(struct api_call *c, struct create_in *in, const char **ret_label,
 			    struct err *e)
 {
 	const char *key = http_head_find(&c->head, "Idempotency-Key");
 	const char **labels, *label;
-	char *text, *asked, hex[65];
+	char *text, hex[65];
 	size_t n = 0;
 
 	*ret_label = NULL;
@@ -71,16 +69,14 @@ static int take_idempotency(struct api_call *c, struct create_in *in, const char
 			return err_errno(e, ENOMEM, "read the request");
 	}
 	text = c->body ? json_dumps(c->body, JSON_SORT_KEYS | JSON_COMPACT) : NULL;
-	asked = api_memory_printf(&c->memory, "%s\n%s", key, text ? text : "");
+	label = api_repeat_label(c, key, text ? text : "", e);
 	free(text);
-	if (!asked)
-		return err_errno(e, ENOMEM, "read the request");
-	sha256_hex(asked, strlen(asked), hex);
-	label = api_memory_printf(&c->memory, CORE_REQUEST_LABEL "=%.*s", REQUEST_LABEL_HEX, hex);
+	if (!label)
+		return -ENOMEM;
 	while (in->box.labels && in->box.labels[n])
 		n++;
 	labels = api_memory_get(&c->memory, (n + 2) * sizeof(*labels));
-	if (!labels || !label)
+	if (!labels)
 		return err_errno(e, ENOMEM, "read the request");
 	for (size_t i = 0; i < n; i++)
 		labels[i] = in->box.labels[i];
@@ -90,20 +86,26 @@ static int take_idempotency(struct api_call *c, struct create_in *in, const char
 	return 0;
 }
 
-/* 1: the box is there, made by this very request. */
-static int was_made(struct cove *cove, const char *name, const char *label, struct err *e)
+/* 200 and no box: it is there, made by this very request before. */
+static int make_box(struct api_call *c, struct cove *cove, const struct cove_box_options *o,
+		    const char *label, struct cove_box **ret, struct err *e)
 {
-	struct record record;
-	bool same = false;
+	struct cove_error err;
+	int r = api_quota_hold(c, cove, o, e);
 
-	if (record_load(&cove->state, name, &record, NULL) < 0)
-		return 0;
-	for (size_t i = 0; i < record.spec.label_count; i++)
-		same = same || strcmp(record.spec.labels[i], label) == 0;
-	record_done(&record);
-	return same ? 1
-		    : err_set(e, ERR_CONFLICT, EEXIST,
-			      "a request with this Idempotency-Key asked for another box");
+	if (r < 0)
+		return r;
+	r = cove_create(cove, o, ret, &err);
+	api_quota_release(c);
+	if (r >= 0) {
+		str_copy(c->made, sizeof(c->made), cove_box_name(*ret));
+		api_gather_hint(c->api, cove, c->made);
+	}
+	c->status = 201;
+	if (r != -EEXIST || !label)
+		return r < 0 ? api_failed(r, &err, e) : 0;
+	c->status = 200;
+	return api_repeat_made(cove, o->name, label) ? 0 : api_repeat_conflict(e);
 }
 
 static int run_first(struct api_call *c, struct cove_box *box, const struct api_command *cmd,
@@ -133,7 +135,6 @@ static int box_create(struct api_call *c, struct cove *cove, struct err *e)
 		{api_box_fields, &in.box}, {create_fields, &in}, {NULL, NULL}};
 	struct api_command cmd;
 	struct cove_box *box = NULL;
-	struct cove_error err;
 	const char *label = NULL;
 	int r = api_in_take(&c->memory, c->body, tables, e);
 
@@ -148,24 +149,14 @@ static int box_create(struct api_call *c, struct cove *cove, struct err *e)
 	if (r < 0)
 		return r;
 	in.box.runs_soon = in.command;
-	r = api_quota_hold(c, cove, &in.box, e);
+	r = label ? api_repeat_begin(c, cove, label, in.box.name, e) : 0;
 	if (r < 0)
 		return r;
-	r = cove_create(cove, &in.box, &box, &err);
-	api_quota_release(c);
-	if (r >= 0) {
-		str_copy(c->made, sizeof(c->made), cove_box_name(box));
-		api_gather_hint(c->api, cove, c->made);
-	}
-	c->status = 201;
-	if (r == -EEXIST && label) {
-		r = was_made(cove, in.box.name, label, e);
-		if (r <= 0)
-			return r < 0 ? r : api_failed(-EEXIST, &err, e);
-		c->status = 200;
-	} else if (r < 0) {
-		return api_failed(r, &err, e);
-	}
+	r = make_box(c, cove, &in.box, label, &box, e);
+	if (label)
+		api_repeat_end(c, label, in.box.name);
+	if (r < 0)
+		return r;
 	json_object_begin(&c->json);
 	r = api_put_box(c, cove, box ? cove_box_name(box) : in.box.name, e);
 	if (r == 0 && in.command && box) {

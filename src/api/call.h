@@ -89,6 +89,11 @@ void api_events_free(struct api_events *e);
 int api_filler_start(struct api *a);	    /* a->warm is there */
 void api_filler_free(struct api_filler *f); /* after the threads; NULL is fine */
 
+/* ---- repeats.c ---- */
+
+struct api_repeats *api_repeats_new(void);
+void api_repeats_free(struct api_repeats *s); /* after the threads; NULL is fine */
+
 /* ---- quota.c ---- */
 
 struct api_quotas *api_quotas_new(void);

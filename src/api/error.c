@@ -83,6 +83,41 @@ int api_error_with(struct api_call *c, const struct err *e, const char *details)
 	return 0;
 }
 
+static const char *refusal_code(unsigned status)
+{
+	switch (status) {
+	case 403:
+	case 421:
+		return "denied";
+	case 405:
+		return "method_not_allowed";
+	case 413:
+	case 414:
+	case 431:
+		return "too_large";
+	case 500:
+		return "internal";
+	default:
+		return status >= 500 ? "unsupported" : "invalid";
+	}
+}
+
+int api_refusal(struct buf *out, unsigned status, const char *message, const char *id)
+{
+	struct json j;
+
+	json_init(&j, out);
+	json_object_begin(&j);
+	json_key(&j, "error");
+	json_object_begin(&j);
+	json_kv_str(&j, "code", refusal_code(status));
+	json_kv_str(&j, "message", message);
+	json_kv_str(&j, "request_id", id);
+	json_object_end(&j);
+	json_object_end(&j);
+	return j.error;
+}
+
 void api_error(struct api_call *c, const struct err *e)
 {
 	struct json *j = &c->json;

@@ -18,6 +18,7 @@
 #include "base/limits_server.h"
 #include "core/core.h"
 #include "core/result.h"
+#include "http/ws_end.h"
 
 #include <errno.h>
 
@@ -36,6 +37,8 @@ struct api_exec {
 	struct buf input;	   /* a socket's, that the keeper has no room for */
 	struct wire_attach joined; /* exec_id 0: it is a new command */
 	bool input_ended, began;
+	bool must_feed; /* joined to feed it: that it reads no stdin is an error */
+	bool no_json;	/* what the client sent last */
 };
 
 static void exec_free(struct api_exec *x)
@@ -101,11 +104,24 @@ static void on_room(struct api_call *c)
 
 /* ---- the end ---- */
 
+/* What a socket is closed with: a request at fault is none of our failures. */
+static unsigned close_code(const struct api_exec *x)
+{
+	unsigned status = x->call->status;
+
+	if (x->no_json)
+		return WS_CODE_NOT_UTF8;
+	if (status == 413)
+		return WS_CODE_TOO_BIG;
+	return status >= 400 && status < 500 ? WS_CODE_POLICY : WS_CODE_INTERNAL;
+}
+
 static void end_with(struct api_exec *x, int r, const struct err *e)
 {
 	struct api_call *c = x->call;
 	enum exec_mode mode = x->mode;
 	bool streams = c->state == API_STREAMS || c->state == API_SOCKET;
+	unsigned code = WS_CODE_NORMAL;
 
 	c->on_gone = NULL;
 	c->on_room = NULL;
@@ -114,6 +130,7 @@ static void end_with(struct api_exec *x, int r, const struct err *e)
 		char *text;
 
 		api_error(c, e);
+		code = close_code(x);
 		text = strndup((const char *)buf_data(&c->out), buf_len(&c->out));
 		if (text)
 			send_event(x, "error", text);
@@ -123,7 +140,7 @@ static void end_with(struct api_exec *x, int r, const struct err *e)
 	if (!streams)
 		api_reply(c, r, e);
 	else if (mode == EXEC_SOCKET)
-		api_socket_end(c, r < 0 ? 1011 : 1000, "");
+		api_socket_end(c, code, "");
 	else
 		api_end(c, false);
 }
@@ -146,9 +163,30 @@ static int write_result(struct api_exec *x, const struct cove_result *ended, str
 	return 0;
 }
 
+static int exec_begin(struct api_exec *x, struct err *e);
+
+/* What reads no stdin, or has ended, is followed all the same. */
+static void watch_only(struct api_exec *x)
+{
+	struct err e;
+	int r;
+
+	x->joined.input = 0;
+	buf_clear(&x->input);
+	r = exec_begin(x, &e);
+	if (r < 0)
+		end_with(x, r, &e);
+}
+
 static void on_done(struct core_async_exec *a, int r, const struct err *e)
 {
-	end_with(container(a, struct api_exec, a), r, e);
+	struct api_exec *x = container(a, struct api_exec, a);
+
+	if (r < 0 && e->kind == ERR_CONFLICT && e->code == EPIPE && x->joined.input &&
+	    !x->must_feed)
+		watch_only(x);
+	else
+		end_with(x, r, e);
 }
 
 /* ---- what the keeper says ---- */
@@ -254,8 +292,6 @@ static int take_message(struct api_exec *x, const struct exec_message *t, struct
 		       t->type);
 }
 
-static int exec_begin(struct api_exec *x, struct err *e);
-
 /* The first one is the command. */
 static void on_message(struct api_call *c, bool is_text, const void *p, size_t n)
 {
@@ -271,8 +307,11 @@ static void on_message(struct api_call *c, bool is_text, const void *p, size_t n
 			    API_JSON_HERE_MAX);
 	else if (is_text)
 		r = api_in_parse(p, n, &object, &e);
+	else if (x->joined.exec_id && !x->joined.input)
+		return; /* it reads none */
 	else if (buf_append(&x->input, p, n) < 0)
 		r = err_set(&e, ERR_LIMIT, E2BIG, "too much stdin at once");
+	x->no_json = is_text && r == -EBADMSG;
 	if (r == 0 && is_text && !c->body && !x->joined.exec_id) {
 		c->body = json_incref(object);
 		r = api_command_take(c, object, &x->cmd, &e);
@@ -405,11 +444,12 @@ static int exec_socket(struct api_call *c, struct err *e)
 	return API_LATER;
 }
 
-/* One that was begun before, from byte offsets of its output on, with its stdin. */
+/* One that was begun before, from byte offsets of its output on, with its stdin if it reads any. */
 static int exec_join(struct api_call *c, struct err *e)
 {
 	struct wire_attach m = {.follow = 1, .input = 1};
 	struct api_exec *x;
+	bool must_feed = false;
 	int r = 0;
 
 	if (!api_wants_socket(c))
@@ -419,12 +459,15 @@ static int exec_join(struct api_call *c, struct err *e)
 	r = api_query_u64(c, "stdout_from", 0, &m.stdout_from, e);
 	if (r == 0)
 		r = api_query_u64(c, "stderr_from", 0, &m.stderr_from, e);
+	if (r == 0)
+		r = api_query_bool(c, "input", &must_feed, e);
 	if (r < 0)
 		return r;
 	x = exec_new(c, EXEC_SOCKET);
 	if (!x)
 		return err_errno(e, ENOMEM, "join a command");
 	x->joined = m;
+	x->must_feed = must_feed;
 	x->offsets[0] = m.stdout_from;
 	x->offsets[1] = m.stderr_from;
 	x->began = true;

@@ -106,6 +106,18 @@ int api_box_find(struct api_call *c, struct cove *cove, struct cove_box **ret, s
 #define API_WAIT_DEFAULT UINT64_MAX
 int api_patience(struct api_call *c, struct cove *cove, uint64_t wait_ms, struct err *e);
 
+/* repeats.c: requests with an Idempotency-Key. The label that a box of such a request has; NULL: no
+ * memory, and *e. */
+const char *api_repeat_label(struct api_call *c, const char *key, const char *body, struct err *e);
+/* Before that box is made, with its name on this machine: -EEXIST where the caller's key has made
+ * another one, or makes it now. Ends when it was made, or could not be. */
+int api_repeat_begin(struct api_call *c, struct cove *cove, const char *label, const char *box,
+		     struct err *e);
+void api_repeat_end(struct api_call *c, const char *label, const char *box);
+/* Is there such a box, made by this very request? */
+bool api_repeat_made(struct cove *cove, const char *box, const char *label);
+int api_repeat_conflict(struct err *e);
+
 /* quota.c: holds what a new box may use for the caller's key, until api_quota_release. ERR_LIMIT
  * where that is more than the key has. */
 int api_quota_hold(struct api_call *c, struct cove *cove, const struct cove_box_options *o,

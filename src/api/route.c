@@ -150,6 +150,32 @@ int api_route_find(struct api_call *c, struct err *e)
 
 /* ---- the query ---- */
 
+/* Which of its parameters it is, or else that this one came twice. */
+static int query_is_bad(const struct api_call *c, const char *asked, struct err *e)
+{
+	const char *at = c->query;
+	struct buf name, value;
+	int r;
+
+	buf_init(&name, API_PATH_MAX);
+	buf_init(&value, API_PATH_MAX);
+	do {
+		r = http_query_next(&at, &name, &value);
+	} while (r > 0);
+	if (r == 0)
+		r = err_set(e, ERR_INVALID, EINVAL, "the query has more than one '%s'", asked);
+	else if (r == -EINVAL && buf_len(&name) > 0)
+		r = err_set(e, ERR_INVALID, EINVAL, "the query's '%.60s' is not well escaped",
+			    buf_cstr(&name));
+	else if (r == -EINVAL)
+		r = err_set(e, ERR_INVALID, EINVAL, "the query is not well escaped");
+	else
+		r = err_errno(e, -r, "read the query");
+	buf_done(&name);
+	buf_done(&value);
+	return r;
+}
+
 int api_query(struct api_call *c, const char *name, const char **ret, struct err *e)
 {
 	struct buf b;
@@ -167,8 +193,7 @@ int api_query(struct api_call *c, const char *name, const char **ret, struct err
 	}
 	buf_done(&b);
 	if (r == -EINVAL)
-		return err_set(e, ERR_INVALID, EINVAL, "the query's '%s' is not well escaped",
-			       name);
+		return query_is_bad(c, name, e);
 	return r < 0 ? err_errno(e, -r, "read the query") : 0;
 }
 

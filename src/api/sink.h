@@ -5,6 +5,7 @@
 #include <stddef.h>
 
 struct api_call;
+struct buf;
 struct err;
 
 struct api_sink {
@@ -27,3 +28,7 @@ struct api_sink {
 	void (*on_socket_end)(struct api_sink *s, struct api_call *c, unsigned code,
 			      const char *reason);
 };
+
+/* The one shape of an error, of what is no call: a head or a body that is not HTTP. Negative: no
+ * memory. */
+int api_refusal(struct buf *out, unsigned status, const char *message, const char *id);

@@ -10,9 +10,11 @@
 struct snapshot_in {
 	const char *name;
 	uint64_t keep, max_age_ms;
+	bool no_freeze;
 };
 static const struct api_in_field snapshot_fields[] = {
 	API_IN(snapshot_in, name, STR),
+	API_IN(snapshot_in, no_freeze, BOOL),
 	API_IN(snapshot_in, keep, U64),
 	API_IN_AS(snapshot_in, "max_age", max_age_ms, MS),
 	{NULL, 0, 0}};
@@ -37,6 +39,7 @@ static int snapshot_create(struct api_call *c, struct cove *cove, struct err *e)
 		return r;
 	o.keep = in.keep;
 	o.max_age_ms = in.max_age_ms;
+	o.no_freeze = in.no_freeze;
 	r = cove_snapshot_create(cove, box, &o, &made, &err);
 	api_quota_release(c);
 	return r < 0 ? api_failed(r, &err, e)
@@ -236,12 +239,13 @@ static int snapshot_prune(struct api_call *c, struct cove *cove, struct err *e)
 
 struct rollback_in {
 	const char *snapshot;
-	bool keep_workspace;
+	bool keep_workspace, foreign;
 	uint64_t admission_wait_ms;
 };
 static const struct api_in_field rollback_fields[] = {
 	API_IN(rollback_in, snapshot, STR),
 	API_IN(rollback_in, keep_workspace, BOOL),
+	API_IN(rollback_in, foreign, BOOL),
 	API_IN_AS(rollback_in, "admission_wait", admission_wait_ms, MS),
 	{NULL, 0, 0}};
 
@@ -266,6 +270,7 @@ static int roll_back(struct api_call *c, struct cove *cove, struct err *e)
 	if (r < 0)
 		return r;
 	o.keep_workspace = in.keep_workspace;
+	o.foreign = in.foreign;
 	r = cove_rollback(cove, box, name, &o, &done, &err);
 	if (r < 0)
 		return api_failed(r, &err, e);
@@ -284,6 +289,7 @@ static int roll_back(struct api_call *c, struct cove *cove, struct err *e)
 struct fork_in {
 	const char *box, *snapshot, *name, *prefix;
 	uint64_t count, admission_wait_ms;
+	bool no_freeze;
 };
 static const struct api_in_field fork_fields[] = {
 	API_IN(fork_in, box, STR),
@@ -291,6 +297,7 @@ static const struct api_in_field fork_fields[] = {
 	API_IN(fork_in, name, STR),
 	API_IN(fork_in, prefix, STR),
 	API_IN(fork_in, count, U64),
+	API_IN(fork_in, no_freeze, BOOL),
 	API_IN_AS(fork_in, "admission_wait", admission_wait_ms, MS),
 	{NULL, 0, 0}};
 
@@ -335,6 +342,7 @@ static int fork_boxes(struct api_call *c, struct cove *cove, struct err *e)
 		return r;
 	o.count = in.count;
 	o.ret_copy_left_out = &copy_left_out;
+	o.no_freeze = in.no_freeze;
 	count = cove_fork(cove, source, &o, &names, &err);
 	api_quota_release(c);
 	if (count < 0)

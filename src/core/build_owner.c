@@ -61,11 +61,11 @@ int build_owner_find(int root_fd, const char *text, uid_t *ret_uid, gid_t *ret_g
 
 	if (!user)
 		return err_errno(e, ENOMEM, "find a user");
-	if (!passwd || !find_line(passwd, user, &uid, &gid)) {
-		if (!str_parse_u64(user, 65535, &uid))
-			return no_such("user", user, "/etc/passwd", e);
+	/* A number is its own group, whatever group /etc/passwd has for it. */
+	if (str_parse_u64(user, 65535, &uid))
 		gid = uid;
-	}
+	else if (!passwd || !find_line(passwd, user, &uid, &gid))
+		return no_such("user", user, "/etc/passwd", e);
 	if (group && *group) {
 		autofree char *groups = read_etc(root_fd, "etc/group");
 

@@ -264,7 +264,8 @@ static int cannot_freeze(const struct commit *c, struct err *e)
 
 	str_copy(why, sizeof(why), e->msg);
 	return err_set(e, ERR_UNSUPPORTED, ENOTSUP,
-		       "box '%s' runs: stop it first, or say --no-freeze (snapshot, fork): %s",
+		       "box '%s' runs: stop it first, or say --no-freeze (over HTTP 'no_freeze'), "
+		       "which snapshot and fork take: %s",
 		       c->box, why);
 }
 

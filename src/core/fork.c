@@ -17,6 +17,7 @@
 #include "base/str.h"
 #include "core/life.h"
 #include "core/snapshot.h"
+#include "core/view.h"
 #include "store/layer.h"
 #include "store/workspace.h"
 
@@ -101,6 +102,17 @@ static int choose_owner(struct spec *spec, const char *source, const char *owner
 	return 0;
 }
 
+/* It was not asked for by the request that made its source. */
+static void drop_request_label(struct spec *spec)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < spec->label_count; i++)
+		if (!str_starts(spec->labels[i], CORE_REQUEST_LABEL "="))
+			spec->labels[n++] = spec->labels[i];
+	spec->label_count = n;
+}
+
 /* What it is, from the snapshot's spec. All texts are of *sn, *text, *s or owner. */
 static int fork_spec(struct cove *cove, const struct snapshot *sn, const char *name,
 		     const char *owner, struct core_spec *s, char **text, struct err *e)
@@ -115,6 +127,7 @@ static int fork_spec(struct cove *cove, const struct snapshot *sn, const char *n
 	str_copy(s->name, sizeof(s->name), name);
 	spec->name = s->name;
 	spec->session = NULL;
+	drop_request_label(spec);
 	spec->one_shot = false;
 	spec->created_ms = fork_time_ms(cove, sn);
 	spec->from = sn->id;

@@ -94,7 +94,8 @@ static int check(struct cove *cove, const struct spec *spec, const struct snapsh
 	if (!o->foreign && !is_of_lineage(cove, spec, sn))
 		return err_set(e, ERR_CONFLICT, EINVAL,
 			       "snapshot '%s' is of box '%s', which '%s' does not come from: "
-			       "--foreign does it all the same, `cove fork` makes a box of it",
+			       "--foreign (over HTTP 'foreign') does it all the same, and a fork "
+			       "makes a box of it",
 			       sn->name, sn->box, spec->name);
 	if (spec->workspace_copy)
 		return err_set(e, ERR_UNSUPPORTED, ENOTSUP,

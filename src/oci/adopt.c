@@ -209,6 +209,7 @@ static int start_layer(struct adopt *a, struct adopt_layer *l, struct err *e)
 				     .code = -ECHILD,
 				     .how = {.kind = UNPACK_LAYER,
 					     .single = c->ids->kind == IDS_SINGLE,
+					     .guarded = true,
 					     .bytes_max = c->max_size,
 					     .head = l->stream.head,
 					     .head_len = l->stream.head_len}};

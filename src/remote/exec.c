@@ -174,6 +174,8 @@ static int open_socket(struct cove_exec *x, bool is_retry, struct err *e)
 		remote_begin(&q, x->cove, "GET", "/v1/boxes/{}/execs/{}/attach", x->box, id);
 		remote_query_u64(&q, "stdout_from", x->seen[0]);
 		remote_query_u64(&q, "stderr_from", x->seen[1]);
+		/* Whoever joins one wants to know that there is nothing to feed. */
+		remote_query_bool(&q, "input", !is_retry);
 	} else {
 		remote_begin(&q, x->cove, "GET", "/v1/boxes/{}/exec", x->box);
 	}

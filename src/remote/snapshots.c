@@ -18,14 +18,13 @@ int cove_snapshot_create(struct cove *cove, const char *box,
 	json_t *answer = NULL;
 	int r = core_copy_sized(&o, sizeof(o), given, &e);
 
-	if (r == 0 && o.no_freeze)
-		r = remote_absent(&e, "--no-freeze");
 	if (r < 0)
 		return remote_return(r, &e, err);
 	remote_begin(&q, cove, "POST", "/v1/boxes/{}/snapshots", box);
 	remote_put_str(remote_object(&q), "name", o.name);
 	remote_put_amount(&q.json, "keep", o.keep);
 	remote_put_amount(&q.json, "max_age", o.max_age_ms);
+	remote_put_bool(&q.json, "no_freeze", o.no_freeze);
 	r = remote_call(&q, &answer, &e);
 	*ret = (struct cove_snapshot_info){0};
 	remote_take(answer, view_snapshot_fields, ret);
@@ -108,13 +107,12 @@ int cove_rollback(struct cove *cove, const char *box, const char *snapshot,
 	const char *hosts;
 	int r = core_copy_sized(&o, sizeof(o), given, &e);
 
-	if (r == 0 && o.foreign)
-		r = remote_absent(&e, "going back to a snapshot of another box");
 	if (r < 0)
 		return remote_return(r, &e, err);
 	remote_begin(&q, cove, "POST", "/v1/boxes/{}/rollback", box);
 	json_kv_str(remote_object(&q), "snapshot", snapshot);
 	remote_put_bool(&q.json, "keep_workspace", o.keep_workspace);
+	remote_put_bool(&q.json, "foreign", o.foreign);
 	r = remote_call(&q, &answer, &e);
 	hosts = remote_text(answer, "hosts");
 	ret->sent = remote_number(answer, "sent");
@@ -153,8 +151,6 @@ int cove_fork(struct cove *cove, const char *source, const struct cove_fork_opti
 	bool is_snapshot = str_starts(source, "snapshot:"), is_box = str_starts(source, "box:");
 	int r = core_copy_sized(&o, sizeof(o), given, &e);
 
-	if (r == 0 && o.no_freeze)
-		r = remote_absent(&e, "--no-freeze");
 	if (r < 0)
 		return remote_return(r, &e, err);
 	/* A name alone is a box's before it is a snapshot's. */
@@ -175,6 +171,7 @@ int cove_fork(struct cove *cove, const char *source, const struct cove_fork_opti
 	remote_put_str(&q.json, "name", o.name);
 	remote_put_str(&q.json, "prefix", o.prefix);
 	remote_put_amount(&q.json, "count", o.count);
+	remote_put_bool(&q.json, "no_freeze", o.no_freeze);
 	r = remote_call(&q, &answer, &e);
 	if (r == 0 && o.ret_copy_left_out)
 		*o.ret_copy_left_out = remote_is(answer, "copy_left_out");

@@ -2,11 +2,14 @@
 #include "server/conn.h"
 
 #include "base/fd.h"
+#include "base/rand.h"
 #include "base/str.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { REFUSAL_MAX = 4096 };
 
 static const struct http_limits limits = {.head_max = SERVER_HEAD_MAX,
 					  .fields_max = SERVER_FIELDS_MAX};
@@ -198,21 +201,30 @@ static void on_body_room(struct api_sink *s, struct api_call *call)
 	conn_go_soon(c);
 }
 
-/* The head could not be read. */
-static void refuse(struct server_conn *c, const struct err *e)
+/* The head, or the body of the request of this id, could not be read. */
+static void refuse(struct server_conn *c, const char *id, const struct err *e)
 {
-	struct http_field type = {"Content-Type", "text/plain; charset=utf-8"};
+	char own[sizeof(((struct api_call *)NULL)->id)];
+	struct http_field fields[] = {{"X-Request-Id", id ? id : own},
+				      {"Content-Type", "application/json"}};
 	struct http_response r = {.status =
 					  e->code >= 400 && e->code < 600 ? (unsigned)e->code : 400,
 				  .framing = HTTP_LENGTH,
-				  .length = strlen(e->msg) + 1,
 				  .close = true,
-				  .fields = &type,
-				  .field_count = 1};
+				  .fields = fields,
+				  .field_count = 2};
+	struct buf text;
 
-	if (http_response_write(&c->out, NULL, &r, &c->sent) < 0 ||
-	    buf_printf(&c->out, "%s\n", e->msg) < 0)
+	if (!id)
+		rand_hex(own, 8);
+	buf_init(&text, REFUSAL_MAX);
+	if (api_refusal(&text, r.status, e->msg, fields[0].value) < 0)
 		conn_kill(c);
+	r.length = buf_len(&text);
+	if (http_response_write(&c->out, NULL, &r, &c->sent) < 0 ||
+	    buf_append(&c->out, buf_data(&text), buf_len(&text)) < 0)
+		conn_kill(c);
+	buf_done(&text);
 	c->begun = false;
 	c->state = REQUEST_LINGER;
 	conn_set_timer(c, SERVER_LINGER_MS);
@@ -272,7 +284,7 @@ static bool step_head(struct server_conn *c)
 	if (r >= 0)
 		r = http_body_init_request(&c->body, &c->head, &limits, &e);
 	if (r < 0) {
-		refuse(c, &e);
+		refuse(c, NULL, &e);
 		return true;
 	}
 	buf_consume(&c->in, used);
@@ -338,8 +350,8 @@ static bool step_body(struct server_conn *c)
 				conn_kill(c);
 				return false;
 			}
+			refuse(c, c->call->id, &e);
 			api_call_gone(take_ptr(c->call));
-			refuse(c, &e);
 			return true;
 		}
 		if (c->data_len == 0)

@@ -605,8 +605,15 @@ int tar_finish(struct tar *t, struct err *e)
 		return t->error;
 	if (t->entries == 0 && t->have > 0 && t->have < TAR_BLOCK)
 		return t->error = not_a_tar(t, e);
-	/* Some writers end with one zero block only; a stream without any may have lost its end. */
-	if (t->state != TAR_END && (t->state != TAR_HEADER || t->have > 0 || t->zero_blocks == 0))
+	/* Some writers end with one zero block only, and some of layers with none. */
+	if (t->state == TAR_END)
+		return 0;
+	if (t->state != TAR_HEADER || t->have > 0 || t->pending)
 		return t->error = bad(e, "it ends too early");
-	return 0;
+	if (t->zero_blocks > 0 || t->guarded)
+		return 0;
+	if (t->entries == 0)
+		return t->error = bad(e, "it is empty");
+	return t->error = bad(e, "it lacks the zeros at its end, so it may have been cut short; "
+				 "if it is whole, add 1024 of them");
 }

@@ -4,7 +4,8 @@
  * It reads ustar, pax and GNU tar as today's tools write them, uncompressed, and refuses what two
  * readers could understand differently: names that are absolute or have "..", extended headers with
  * repeated or malformed records, sparse files, links that carry data, a stream cut short, and
- * anything but zeros after its end. Extended attributes are ignored.
+ * anything but zeros after its end. Extended attributes are ignored. Some writers of layers leave
+ * the end away: a stream that stops between two entries is whole where a digest says so.
  *
  *	header block -> on_entry -> on_data... -> on_entry_end -> next header
  *	two zero blocks -> only zeros -> tar_finish
@@ -74,6 +75,7 @@ struct tar {
 	uint64_t entries;
 	unsigned zero_blocks;
 	bool pending; /* an extended header waits for its entry */
+	bool guarded; /* by a digest of the whole stream that its caller checks: no end is needed */
 	int error;    /* sticky */
 };
 

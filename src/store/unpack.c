@@ -573,6 +573,7 @@ int unpack_stream(int tar_fd, int root_fd, const struct unpack_how *how, struct 
 	u.dirs_end = &u.dirs;
 	memset(ret, 0, sizeof(*ret));
 	tar_init(&t, &unpack_ops, &u);
+	t.guarded = how->guarded;
 	r = remember_dir(&u, "", &implied);
 	r = r < 0 ? fail(e, -r, "/") : read_stream(tar_fd, &t, how, ret, e);
 	if (r == 0)

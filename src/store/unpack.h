@@ -30,6 +30,7 @@ enum unpack_kind { UNPACK_ROOT, UNPACK_LAYER };
 struct unpack_how {
 	enum unpack_kind kind;
 	bool single;	    /* see unpack_stream */
+	bool guarded;	    /* the caller knows the stream's digest, and compares: see struct tar */
 	uint64_t bytes_max; /* that all files together may hold; 0: LAYER_BYTES_MAX */
 	/* Bytes of the stream that come before those of its descriptor. */
 	const void *head;

@@ -51,6 +51,8 @@ def fits(value, schema, where="answer"):
     for name, inner in schema.get("properties", {}).items():
         if name in (value if isinstance(value, dict) else ()):
             fits(value[name], inner, f"{where}.{name}")
+    for i, one in enumerate(value if "items" in schema and isinstance(value, list) else ()):
+        fits(one, schema["items"], f"{where}[{i}]")
 
 
 def small_tar():
@@ -188,6 +190,24 @@ def test_the_file_and_the_routes_are_the_same():
     rows = [("GET" if m == "*" else m, p.replace("*}", "}"), i) for m, p, i in rows if p]
     assert {(m, p, i) for m, p, i in rows} == {(m, p, i) for i, (m, p, _) in OPERATIONS.items()}
     assert set(GOOD) == set(OPERATIONS)
+
+
+def test_the_file_is_well_formed():
+    """A comma that is not quoted makes two keys of one sentence, and YAML has nothing against it."""
+    def look(node, where, is_names=False):
+        if isinstance(node, list):
+            for i, one in enumerate(node):
+                look(one, f"{where}[{i}]")
+        for key, value in node.items() if isinstance(node, dict) else ():
+            assert isinstance(key, str) and not re.search(r"[\s,]|[.]$", key), f"{where}: {key!r} is no key"
+            assert value is not None, f"{where}.{key} has no value"
+            assert is_names or key not in ("description", "summary") or isinstance(value, str), f"{where}.{key}"
+            look(value, f"{where}.{key}", key == "properties" and not is_names)
+    look(SPEC, "")
+    # Every answer has the description that OpenAPI asks for.
+    for name, (_, _, spec) in OPERATIONS.items():
+        for status, answer in spec["responses"].items():
+            assert isinstance(deref(answer).get("description"), str), (name, status)
 
 
 def test_every_verb_has_its_operations_or_a_reason(cove):

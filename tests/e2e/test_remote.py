@@ -90,6 +90,26 @@ def test_nothing_is_done_here_instead(cove, tmp):
         assert operation in cove.fails("unsupported", *words)
 
 
+def test_snapshots_that_are_not_frozen_and_of_other_boxes(cove, box):
+    fork, = cove("fork", "--no-freeze", box).ok().text.split()
+    try:
+        cove.sh(fork, "echo fork > /tmp/whose")
+        made = cove("snapshot", "create", fork, "--no-freeze", "--json").ok().json["name"]
+        assert "foreign" in cove.fails("conflict", "rollback", box, made)
+        cove("rollback", "--foreign", box, made).ok()
+        assert cove.sh(box, "cat /tmp/whose")["stdout"] == "fork\n"
+        cove("snapshot", "rm", made).ok()
+    finally:
+        cove("rm", "-f", fork).ok()
+
+
+def test_a_command_without_stdin_is_attached_to(cove, box):
+    """Input that it cannot take is no reason not to show what it says."""
+    number = cove("exec", "-d", box, "--", "sh", "-c", "echo said").ok().text.strip()
+    cove("wait", box, number).ok()
+    assert cove("attach", box, number, input=b"not for it\n").ok().text == "said\n"
+
+
 def test_a_policy_file_of_this_machine(cove, tmp):
     """Is on the box before anything runs in it; one that is refused leaves no box."""
     (tmp / "p.yaml").write_text("version: 1\nrules: []\n# ours\n")

@@ -551,11 +551,18 @@ def test_snapshots_and_forks(sb, client):
     assert [s.name for s in sb.snapshots()] == ["sdk-snap"]
     forks = sb.fork(2)
     assert [f.exec("cat /tmp/a").stdout for f in forks] == ["two\n"] * 2
-    old = sb.fork(snapshot=snapshot, name="sdk-old")[0]
+    old = sb.fork(snapshot=snapshot, name="sdk-old", no_freeze=True)[0]
     assert (old.name, old.exec("cat /tmp/a").stdout) == ("sdk-old", "one\n")
     back = sb.rollback(snapshot)
     assert back.started and back.sent == 0 and back.hosts == []
     assert sb.exec("cat /tmp/a").stdout == "one\n"
+    # What a server that cannot freeze takes as it runs; and a snapshot of a box that this one does not come from.
+    other = forks[0].snapshot(no_freeze=True)
+    assert other.unfrozen == other.raw["unfrozen"]
+    with pytest.raises(sdk.Conflict):
+        sb.rollback(other)
+    assert sb.rollback(other, foreign=True).started and sb.exec("cat /tmp/a").stdout == "two\n"
+    client.remove_snapshot(other)
     for fork in [*forks, old]:
         fork.close()
     assert not {fork.name for fork in [*forks, old]} & set(names(client))

@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import socket
+import struct
 import subprocess
 
 import pytest
@@ -164,6 +165,25 @@ def test_what_is_no_request_is_refused(server, data, status):
     server.ask("GET", "/healthz").ok()
 
 
+@pytest.mark.parametrize("data, status, code", [
+    (b"TRACE /v1/boxes HTTP/1.1\r\nHost: x\r\n\r\n", 501, "unsupported"),
+    (b"GET /healthz HTTP/1.1\r\n\r\n", 400, "invalid"),
+    (b"GET /healthz HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 200 + b"\r\n", 431, "too_large"),
+    (b"POST /v1/boxes HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400, "invalid")])
+def test_what_is_no_request_has_the_one_shape(server, data, status, code):
+    head, body = server.raw(data).split(b"\r\n\r\n")
+    error = json.loads(body)["error"]
+    assert head.startswith(b"HTTP/1.1 %d " % status) and error["code"] == code and error["message"]
+    assert b"Content-Type: application/json\r\n" in head
+    assert f"X-Request-Id: {error['request_id']}\r\n".encode() in head
+
+
+@pytest.mark.parametrize("query, named", [("label=%00", "'label'"), ("a=%zz&type=x", "'a'"),
+                                          ("type=box.stopped&type=box.stopped", "'type'")])
+def test_a_query_that_is_wrong_names_what_is(server, query, named):
+    assert named in server.ask("GET", f"/v1/events?{query}").error(400, "invalid")["message"]
+
+
 def test_requests_may_follow_each_other_without_waiting(server):
     one = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
     got = server.raw(one * 50 + one.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
@@ -234,6 +254,31 @@ def test_a_repeated_request_makes_one_box(server, cove):
     server.ask("POST", "/v1/boxes", named, headers={"Idempotency-Key": os.urandom(8).hex()}).error(409)
     assert "cove.request" not in json.dumps(again)
     cove("rm", "-f", again["name"]).ok()
+
+
+def test_an_idempotency_key_is_one_request(server, cove):
+    """Another request under it is none, whatever name it gives the box, and also when it comes at the same moment."""
+    tail = os.urandom(4).hex()
+    names, key = [f"q{i}-{tail}" for i in range(4)], {"Idempotency-Key": tail}
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        replies = list(pool.map(lambda n: server.ask("POST", "/v1/boxes", {"name": n}, headers=key), names))
+    assert sorted(r.status for r in replies) == [201, 409, 409, 409]
+    made, = [r.json["name"] for r in replies if r.status == 201]
+    other = next(n for n in names if n != made)
+    server.ask("POST", "/v1/boxes", {"name": other}, headers=key).error(409, "conflict")
+    server.ask("POST", "/v1/boxes", {}, headers=key).error(409, "conflict")
+    server.ask("POST", "/v1/boxes", {"name": made}, headers=key).ok(200)
+    # A fork is another request's, and a server that comes anew knows what was asked before.
+    server.ask("POST", "/v1/forks", {"box": made, "name": f"fork-{tail}"}).ok(201)
+    server.stop()
+    server.start()
+    server.ask("POST", "/v1/boxes", {"name": other}, headers=key).error(409, "conflict")
+    server.ask("POST", "/v1/boxes", {"name": made}, headers=key).ok(200)
+    # The key is free with its box.
+    server.ask("DELETE", f"/v1/boxes/{made}?force=1").ok(204)
+    server.ask("POST", "/v1/boxes", {"name": other}, headers=key).ok(201)
+    for name in (other, f"fork-{tail}"):
+        cove("rm", "-f", name).ok()
 
 
 def test_pages_have_every_box_once(server, cove):
@@ -408,7 +453,53 @@ def test_a_socket_that_says_nonsense_is_closed(server, web, first):
     s.send(first)
     kind, data = s.receive()
     assert kind == 1 and json.loads(data)["type"] == "error"
-    assert s.receive()[0] == 8
+    # The client's fault, and said to be: no JSON, or JSON that asks for nothing there is.
+    assert s.receive() == (8, struct.pack(">H", 1007 if first == "{" else 1008))
+    s.close()
+
+
+def test_what_goes_wrong_with_a_socket_has_its_code(server, web):
+    for said, code in (('{"type": "frob"}', 1008), ('{"frob": 1}', 1008), ("{", 1007),
+                       ('{"type": "eof"' + " " * 20000 + "}", 1009)):
+        s = WebSocket(server, f"{web}/exec")
+        s.send('{"argv": ["cat"]}')
+        assert json.loads(s.receive()[1])["type"] == "started"
+        s.send(said)
+        assert json.loads(s.receive()[1])["type"] == "error"
+        assert s.receive() == (8, struct.pack(">H", code)), said
+        s.close()
+
+
+def test_stdin_in_one_message_may_be_long(server, web):
+    out, end = socket_exec(server, web, {"argv": ["wc", "-c"]},
+                           lambda ws: (ws.send(b"x" * 60000), ws.send('{"type": "eof"}')))
+    assert out[1] == b"60000\n" and end["data"]["exit_code"] == 0
+
+
+def test_a_command_that_reads_no_stdin_is_joined(server, web):
+    """It is followed, unless whoever joins came to feed it."""
+    line = "echo one; while [ ! -e /tmp/go-on ]; do sleep 0.05; done; echo two"
+    number = server.ask("POST", f"{web}/exec", {"line": line, "background": True}).ok(202).json["exec_id"]
+    s = WebSocket(server, f"{web}/execs/{number}/attach?input=1")
+    error = json.loads(s.receive()[1])["data"]["error"]
+    assert (error["code"], error["errno"]) == ("conflict", "EPIPE")
+    assert s.receive() == (8, struct.pack(">H", 1008))
+    s.close()
+    s = WebSocket(server, f"{web}/execs/{number}/attach?stdout_from=1")
+    s.send(b"goes nowhere")
+    out = b""
+    while out != b"ne\n":
+        kind, data = s.receive()
+        assert (kind, data[0]) == (2, 1), data
+        out += data[1:]
+    server.ask("PUT", f"{web}/files?path=/tmp/go-on", b"").ok()
+    assert s.receive() == (2, b"\1two\n")
+    assert json.loads(s.receive()[1])["data"]["exit_code"] == 0
+    assert s.receive() == (8, struct.pack(">H", 1000))
+    s.close()
+    # And so is one that has ended.
+    s = WebSocket(server, f"{web}/execs/{number}/attach?stdout_from=4")
+    assert s.receive() == (2, b"\1two\n") and json.loads(s.receive()[1])["type"] == "exit"
     s.close()
 
 

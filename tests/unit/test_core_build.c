@@ -210,7 +210,8 @@ TEST(owners)
 	put(root, "etc/passwd", "root:x:0:0::/:/bin/sh\nbad line\napp:x:500:501::/:\n");
 	put(root, "etc/group", "staff:x:50:\n");
 	owner(root, "app", 0, 500, 501);
-	owner(root, "500", 0, 500, 501);
+	owner(root, "500", 0, 500, 500);
+	owner(root, "500:staff", 0, 500, 50);
 	owner(root, "app:staff", 0, 500, 50);
 	owner(root, "app:7", 0, 500, 7);
 	owner(root, "app:none", -ENOENT, 0, 0);

@@ -39,6 +39,8 @@ static int seen_end(void *arg, struct err *e)
 
 static const struct tar_ops ops = {seen_entry, seen_data, seen_end};
 
+static bool guarded;
+
 static int read_cut(const struct tar_maker *m, size_t cut, struct seen *seen, struct err *e)
 {
 	const uint8_t *p = buf_data(&m->out);
@@ -48,6 +50,7 @@ static int read_cut(const struct tar_maker *m, size_t cut, struct seen *seen, st
 
 	buf_init(&seen->text, 64u << 20);
 	tar_init(&t, &ops, seen);
+	t.guarded = guarded;
 	while (n > 0 && r == 0) {
 		size_t take = cut && cut < n ? cut : n;
 
@@ -404,6 +407,31 @@ TEST(every_cut_of_a_stream_is_noticed)
 		CHECK(verdict(&part) < 0);
 	}
 	maker_done(&m);
+}
+
+/* Where a digest says that nothing is missing a stream may stop, but only between two entries. */
+TEST(a_guarded_stream_needs_no_end)
+{
+	struct tar_maker m, part;
+	size_t whole[2];
+
+	guarded = true;
+	maker_init(&m);
+	maker_pax(&m, "path", "a/b");
+	maker_file(&m, "x", "0123456789");
+	whole[0] = buf_len(&m.out);
+	maker_file(&m, "y", "z");
+	whole[1] = buf_len(&m.out);
+	for (size_t n = 0; n <= whole[1]; n++) {
+		maker_init(&part);
+		CHECK_EQ(buf_append(&part.out, buf_data(&m.out), n), 0);
+		CHECK_EQ(verdict(&part), n == 0 || n == whole[0] || n == whole[1] ? 0 : -EBADMSG);
+	}
+	maker_done(&m);
+	maker_init(&m);
+	CHECK_EQ(buf_append(&m.out, (char[512]){0}, 512), 0);
+	maker_file(&m, "hidden", "");
+	CHECK_EQ(verdict(&m), -EBADMSG);
 }
 
 TEST(what_follows_the_end)

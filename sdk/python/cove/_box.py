@@ -366,32 +366,39 @@ class AsyncSandbox:
     # ---- snapshots and forks ----
 
     async def snapshot(self, name: Optional[str] = None, *, keep: Optional[int] = None,
-                       max_age: Optional[Seconds] = None) -> Snapshot:
-        """Keeps its files as they are now; it goes on. keep, max_age: a rule for the snapshots of this box."""
+                       max_age: Optional[Seconds] = None, no_freeze: bool = False) -> Snapshot:
+        """Keeps its files as they are now; it goes on. keep, max_age: a rule for the snapshots of this box. no_freeze:
+        where the server cannot freeze a box (Unsupported) it is copied as it runs, and ``unfrozen`` says so."""
         fields: Json = {} if name is None else {"name": name}
         if keep is not None:
             fields["keep"] = keep
         if max_age is not None:
             fields["max_age"] = time_field("max_age", max_age)
+        if no_freeze:
+            fields["no_freeze"] = True
         return Snapshot.from_json(await self.client.json("POST", f"{self._path}/snapshots", json=fields))
 
     async def snapshots(self) -> List[Snapshot]:
         """Its snapshots, oldest first."""
         return await self.client.snapshots(self.name)
 
-    async def rollback(self, snapshot: Union[str, Snapshot], *, keep_workspace: bool = False) -> Rollback:
-        """Its files become those of a snapshot. What it sent meanwhile is not undone; the answer names it."""
+    async def rollback(self, snapshot: Union[str, Snapshot], *, keep_workspace: bool = False,
+                       foreign: bool = False) -> Rollback:
+        """Its files become those of a snapshot. What it sent meanwhile is not undone; the answer names it. foreign:
+        take the snapshot of a box that this one does not come from."""
         name = snapshot.name if isinstance(snapshot, Snapshot) else snapshot
-        return Rollback.from_json(await self.client.json("POST", f"{self._path}/rollback", json={
-            "snapshot": name, "keep_workspace": keep_workspace}))
+        asked: Json = {"snapshot": name, "keep_workspace": keep_workspace}
+        return Rollback.from_json(await self.client.json("POST", f"{self._path}/rollback",
+                                                         json={**asked, "foreign": True} if foreign else asked))
 
     async def fork(self, count: int = 1, *, name: Optional[str] = None, prefix: Optional[str] = None,
-                   snapshot: Union[None, str, Snapshot] = None) -> List[AsyncSandbox]:
+                   snapshot: Union[None, str, Snapshot] = None, no_freeze: bool = False) -> List[AsyncSandbox]:
         """New boxes that begin where this one is, or one of its snapshots. They end as this one does: removed with
-        their own close(), or staying."""
+        their own close(), or staying. no_freeze: as snapshot()'s."""
         asked: Dict[str, Any] = {"count": count, "name": name, "prefix": prefix}
         if snapshot is None:
             asked["box"] = self.name
+            asked["no_freeze"] = no_freeze or None
         else:
             asked["snapshot"] = snapshot.name if isinstance(snapshot, Snapshot) else snapshot
         answer = await self.client.json("POST", "/v1/forks", json={k: v for k, v in asked.items() if v is not None})

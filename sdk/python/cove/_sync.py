@@ -465,23 +465,27 @@ class Sandbox:
     # ---- snapshots and forks ----
 
     def snapshot(self, name: Optional[str] = None, *, keep: Optional[int] = None,
-                 max_age: Optional[Seconds] = None) -> Snapshot:
-        """Keeps its files as they are now; it goes on. keep, max_age: a rule for the snapshots of this box."""
-        return drive(self._core.snapshot(name, keep=keep, max_age=max_age))
+                 max_age: Optional[Seconds] = None, no_freeze: bool = False) -> Snapshot:
+        """Keeps its files as they are now; it goes on. keep, max_age: a rule for the snapshots of this box. no_freeze:
+        where the server cannot freeze a box (Unsupported) it is copied as it runs, and ``unfrozen`` says so."""
+        return drive(self._core.snapshot(name, keep=keep, max_age=max_age, no_freeze=no_freeze))
 
     def snapshots(self) -> List[Snapshot]:
         """Its snapshots, oldest first."""
         return drive(self._core.snapshots())
 
-    def rollback(self, snapshot: Union[str, Snapshot], *, keep_workspace: bool = False) -> Rollback:
-        """Its files become those of a snapshot. What it sent meanwhile is not undone; the answer names it."""
-        return drive(self._core.rollback(snapshot, keep_workspace=keep_workspace))
+    def rollback(self, snapshot: Union[str, Snapshot], *, keep_workspace: bool = False,
+                 foreign: bool = False) -> Rollback:
+        """Its files become those of a snapshot. What it sent meanwhile is not undone; the answer names it. foreign:
+        take the snapshot of a box that this one does not come from."""
+        return drive(self._core.rollback(snapshot, keep_workspace=keep_workspace, foreign=foreign))
 
     def fork(self, count: int = 1, *, name: Optional[str] = None, prefix: Optional[str] = None,
-             snapshot: Union[None, str, Snapshot] = None) -> List[Sandbox]:
+             snapshot: Union[None, str, Snapshot] = None, no_freeze: bool = False) -> List[Sandbox]:
         """New boxes that begin where this one is, or one of its snapshots. They end as this one does: removed with
-        their own close(), or staying."""
-        return [self._of(core) for core in drive(self._core.fork(count, name=name, prefix=prefix, snapshot=snapshot))]
+        their own close(), or staying. no_freeze: as snapshot()'s."""
+        return [self._of(core) for core in drive(self._core.fork(count, name=name, prefix=prefix, snapshot=snapshot,
+                                                                 no_freeze=no_freeze))]
 
     def diff(self, to: Optional[str] = None, *, paths: Sequence[str] = (), text: bool = False,
              workspace: bool = False) -> List[Change]:

@@ -288,16 +288,17 @@ class BoxInfo:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The files of a box as they were at one moment."""
+    """The files of a box as they were at one moment; ``unfrozen``: as they were while it ran, see snapshot()."""
 
     name: str
     box: str
     created_ms: int
+    unfrozen: bool = False
     raw: Json = field(default_factory=dict, repr=False)
 
     @classmethod
     def from_json(cls, o: Json) -> Snapshot:
-        return cls(o["name"], o.get("box") or "", o.get("created_ms") or 0, o)
+        return cls(o["name"], o.get("box") or "", o.get("created_ms") or 0, bool(o.get("unfrozen")), o)
 
 
 @dataclass(frozen=True)
