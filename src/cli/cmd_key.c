@@ -251,8 +251,9 @@ static const struct verb key_rm = {
 	.name = "key rm",
 	.synopsis = "key rm NAME|ID...",
 	.summary = "remove keys: their tokens are refused at once",
-	.help = "What a key made stays, and is yours to remove: `cove ls` shows boxes whose names\n"
-		"begin with its id.\n",
+	.help = "Its pools go with it. What else a key made stays, and is yours to remove: `cove "
+		"ls`\n"
+		"shows boxes whose names begin with its id, `cove image ls` its images.\n",
 	.options = (const enum opt_id[]){OPTS_COMMON, OPT_END},
 	.args = {1, -1},
 	.each = remove_one,

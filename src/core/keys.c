@@ -4,6 +4,7 @@
 #include "core/core.h"
 #include "store/audit.h"
 #include "store/key.h"
+#include "store/warm.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -220,6 +221,20 @@ int cove_keys(struct cove *cove, struct cove_key_info **ret, struct cove_error *
 	return core_return(cove, NULL, r, &e, err);
 }
 
+/* No request can claim from them any more. */
+static int drop_pools(struct cove *cove, const char *id, struct err *e)
+{
+	struct warm_pool *list = NULL;
+	size_t count = 0;
+	int r = warm_pool_list(&cove->state, &list, &count, e);
+
+	for (size_t i = 0; i < count && r == 0; i++)
+		if (strcmp(list[i].owner, id) == 0)
+			r = warm_pool_remove(&cove->state, id, list[i].image, e);
+	free(list);
+	return r;
+}
+
 int cove_key_remove(struct cove *cove, const char *name, struct cove_error *err)
 {
 	struct err e = {0};
@@ -232,6 +247,8 @@ int cove_key_remove(struct cove *cove, const char *name, struct cove_error *err)
 		r = note_key(cove, "remove", known ? key.id : name, known ? key.name : NULL, &e);
 		if (r < 0)
 			err_prefix(&e, "the key was removed, but not noted in the audit log");
+		else if (known && (r = drop_pools(cove, key.id, &e)) < 0)
+			err_prefix(&e, "the key was removed, but not its pools");
 	}
 	key_done(&key);
 	return core_return(cove, NULL, r, &e, err);

@@ -363,6 +363,7 @@ def test_a_keys_pool_is_its_own(server, home):
     create(server, mine, image="mine").error(429)
     home("key", "rm", "mine").ok()
     wait_until(lambda: not made_ahead(home), "none of a key that is gone")
+    assert pools(server) == []
 
 
 def test_all_pools_of_a_key_fit_its_quota(server, home):
