@@ -156,6 +156,18 @@ static int tag_image(struct api_call *c, struct cove *cove, struct err *e)
 	return r < 0 ? api_failed(r, &err, e) : api_no_content(c);
 }
 
+/* Of one that is none of the key's: it may use some that it may not remove. */
+static bool is_shared(struct api_call *c, struct cove *cove, const char *own)
+{
+	const char *name;
+	struct image image = {0};
+	bool found = api_image(c, cove, api_param(c, "image"), &name, NULL) == 0 &&
+		     strcmp(name, own) != 0 && image_find(&cove->state, name, &image, NULL) == 0;
+
+	image_done(&image);
+	return found;
+}
+
 static int remove_image(struct api_call *c, struct cove *cove, struct err *e)
 {
 	struct cove_error err;
@@ -165,6 +177,10 @@ static int remove_image(struct api_call *c, struct cove *cove, struct err *e)
 	if (r < 0)
 		return r;
 	r = cove_image_remove(cove, name, &err);
+	if (r == -ENOENT && is_shared(c, cove, name))
+		return err_set(e, ERR_DENIED, EACCES,
+			       "image '%.80s' is shared by all keys, and the operator's to remove",
+			       api_param(c, "image"));
 	return r < 0 ? api_failed(r, &err, e) : api_no_content(c);
 }
 

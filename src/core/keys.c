@@ -221,7 +221,7 @@ int cove_keys(struct cove *cove, struct cove_key_info **ret, struct cove_error *
 	return core_return(cove, NULL, r, &e, err);
 }
 
-/* No request can claim from them any more. */
+/* No request can take from them any more. */
 static int drop_pools(struct cove *cove, const char *id, struct err *e)
 {
 	struct warm_pool *list = NULL;

@@ -187,6 +187,8 @@ def test_a_counted_build_leaves_its_image_alone(server, cove, key):
     server.ask("POST", url, context, token=mine, headers=TAR).ok(201)
     assert len(layers(cove) - before) == 1
     server.ask("DELETE", "/v1/images/app", token=mine).ok(204)
+    server.ask("DELETE", "/v1/images/base", token=mine).error(403, "denied")
+    server.ask("DELETE", "/v1/images/none", token=mine).error(404)
     assert layers(cove) == before
 
 
