@@ -155,6 +155,7 @@ struct api_call {
 	void (*on_gone)(struct api_call *c);
 	bool is_exact; /* the answer holds what a box printed: no name is taken out of it */
 	bool is_full;  /* a socket's messages wait (api_socket_room) */
+	void (*on_decoded)(struct api_call *c); /* a socket's text was; or the client has gone */
 	void *arg;
 
 	/* Work. Only the thread touches the call while it runs, but for what is atomic. */

@@ -189,7 +189,9 @@ int api_call_decode(struct api_call *c, struct err *e)
 
 void api_call_decoded(struct api_call *c)
 {
-	if (!c->sink) {
+	if (c->on_decoded) {
+		c->on_decoded(c);
+	} else if (!c->sink) {
 		c->result = err_set(&c->error, ERR_INTERRUPTED, ECANCELED, "the client has gone");
 		api_call_gone_ends(c);
 	} else if (c->result < 0) {

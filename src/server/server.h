@@ -41,7 +41,7 @@ enum {
 	SERVER_PING_MS = 30000,
 	SERVER_LISTEN_MAX = 2 * (CONFIG_LIST_MAX + 1), /* addresses, a Unix socket; old and new */
 	SERVER_URL_MAX = 136,
-	SERVER_LOCAL_PART = 32, /* of all connections are kept for the Unix socket */
+	SERVER_LOCAL_PART = 32,	      /* of all connections are kept for the Unix socket */
 	SERVER_IDLE_BYTES = 64 << 20, /* what connections that are idle have sent so far */
 };
 
