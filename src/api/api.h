@@ -85,15 +85,14 @@ struct api {
 	uint8_t *seal;		   /* owned; NULL: no link to a port was made or shown yet */
 	struct api_options options;
 	struct api_call *calls; /* all that are under way */
+	struct api_accounts accounts;
 	uint64_t started_ms, started_mono_ms;
 };
 int api_new(struct ev *ev, const struct api_options *options, struct api **ret, struct err *e);
-/* Is what they say known here? */
-int api_options_check(const struct api_options *options, struct err *e);
+int api_options_check(const struct api_options *options, struct err *e); /* is it known? */
 /* Of what the options were, that which may change while it runs: from the next request on. */
 void api_set(struct api *a, const struct api_options *options);
-/* Ends all calls; waits for work that runs. NULL is fine. */
-void api_free(struct api *a);
+void api_free(struct api *a); /* ends all calls; waits for work that runs; NULL is fine */
 
 /* ---- one request ---- */
 
@@ -125,9 +124,9 @@ struct api_call {
 	struct api_memory memory;
 	struct api_client_info client; /* its address is in memory */
 
-	struct buf text; /* of a JSON body so far */
-	json_t *body;	 /* owned */
-	size_t held;	 /* bytes of memory for either that are accounted for (bodies.c) */
+	struct buf text;	  /* of a JSON body so far */
+	json_t *body;		  /* owned */
+	struct api_charge charge; /* its body's, in the account of who asks */
 
 	/* The answer. */
 	unsigned status;
@@ -140,8 +139,8 @@ struct api_call {
 	struct buf out;
 	struct json json; /* writes into out */
 
-	/* An answer's head with fields of its own, in place of type and fields; borrowed for
-	 * on_begin. With status 101 the parts are bytes of another protocol, both ways. */
+	/* An answer's head with fields of its own; borrowed for on_begin. With status 101 the parts
+	 * are bytes of another protocol, both ways. */
 	const struct http_head *answer;
 
 	/* A body's owner (now, API_BODY_STREAM): how many bytes it takes; their end. */
@@ -156,6 +155,7 @@ struct api_call {
 	void (*on_gone)(struct api_call *c);
 	bool is_exact; /* the answer holds what a box printed: no name is taken out of it */
 	bool is_full;  /* a socket's messages wait (api_socket_room) */
+	void (*on_decoded)(struct api_call *c); /* a socket's text was; or the client has gone */
 	void *arg;
 
 	/* Work. Only the thread touches the call while it runs, but for what is atomic. */
@@ -184,13 +184,12 @@ struct api_call *api_call_new(struct api *a, struct api_sink *sink, struct http_
 			      const struct api_client_info *client);
 /* Is this host a port's? Then who may ask, and from where, is judged by the call. */
 bool api_host_is_port(const struct api *a, const char *host);
-/* May the body come? False: it was answered already, and what comes of it is dropped. */
+/* False: it was answered already, and what comes of the body is dropped. */
 bool api_call_wants_body(const struct api_call *c);
 /* Eats bytes of the body; how many. Fewer than n: until on_body_room. */
 size_t api_call_body(struct api_call *c, const void *p, size_t n);
 void api_call_end_body(struct api_call *c);
-/* The sink takes more. */
-void api_call_has_room(struct api_call *c);
+void api_call_has_room(struct api_call *c); /* the sink takes more */
 /* A message came over its socket. */
 void api_call_message(struct api_call *c, bool is_text, const void *p, size_t n);
 /* The client has gone: the sink is called no more. A thread that works is logged at its end. */

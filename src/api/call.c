@@ -189,7 +189,9 @@ int api_call_decode(struct api_call *c, struct err *e)
 
 void api_call_decoded(struct api_call *c)
 {
-	if (!c->sink) {
+	if (c->on_decoded) {
+		c->on_decoded(c);
+	} else if (!c->sink) {
 		c->result = err_set(&c->error, ERR_INTERRUPTED, ECANCELED, "the client has gone");
 		api_call_gone_ends(c);
 	} else if (c->result < 0) {
@@ -325,6 +327,8 @@ struct api_call *api_call_new(struct api *a, struct api_sink *sink, struct http_
 	c->method = c->head.method;
 	api_trace_take(&c->trace, http_head_find(&c->head, "traceparent"));
 	r = call_admit(c, &e);
+	if (r == 0)
+		r = api_account_enter(c, &e);
 	c->asked = c->route;
 	if (r < 0) {
 		c->route = NULL;
@@ -336,7 +340,8 @@ struct api_call *api_call_new(struct api *a, struct api_sink *sink, struct http_
 	if (c->route->secret &&
 	    (buf_set_secret(&c->text, true) < 0 || buf_set_secret(&c->out, true) < 0))
 		ASSERT(!"buffers that hold nothing");
-	if (c->route->body >= API_BODY_BYTES)
+	/* Of a stranger no body is kept, nor awaited. */
+	if (c->route->body >= API_BODY_BYTES || c->route->scope == 0)
 		call_run(c);
 	return c;
 }
@@ -382,6 +387,7 @@ void api_call_free(struct api_call *c)
 	json_decref(c->body);
 	buf_done(&c->text);
 	buf_done(&c->out);
+	api_charge_end(&c->charge);
 	api_caller_done(&c->who);
 	api_memory_done(&c->memory);
 	free(c);

@@ -30,14 +30,6 @@ int api_call_decode(struct api_call *c, struct err *e);
 /* That was done in a thread: 0 in c->result, or why not in c->error. */
 void api_call_decoded(struct api_call *c);
 
-/* ---- bodies.c ---- */
-
-/* Before a body takes so many bytes of memory: ERR_LIMIT where its caller, or all, hold too much
- * already. They count until the call ends. */
-int api_body_hold(struct api_call *c, size_t bytes, struct err *e);
-/* As many as a body of bytes that is one text of JSON may come to. */
-int api_body_hold_all(struct api_call *c, struct err *e);
-
 /* ---- work.c ---- */
 
 bool api_same_key(const struct api_call *a, const struct api_call *b);

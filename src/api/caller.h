@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "api/account.h"
 #include "base/err.h"
 #include "store/key.h"
 
@@ -20,6 +21,7 @@ struct api_client_info {
 	uid_t peer_uid;
 	const char *address; /* for logs, and for ports of boxes; "unix" where there is none */
 	bool is_tls;
+	unsigned connections_max; /* that clients may have, over TCP; 0: not bounded */
 };
 
 struct api_caller {

@@ -8,13 +8,15 @@
  *		 {"type": "resize", ...}
  *
  * Output is given back to the keeper when the client's connection has taken it, so a slow client
- * slows its command and nothing else. A client that goes leaves the command running; its output is
- * in its log, at byte offsets (execs.c).
+ * slows its command and nothing else. Stdin and output that is collected count in the caller's
+ * account (account.h); output for which that has no room is cut. A client that goes leaves the
+ * command running; its output is in its log, at byte offsets (execs.c).
  */
 #include "api/call.h"
 #include "api/handlers.h"
 
 #include "base/base64.h"
+#include "base/fd.h"
 #include "base/limits_server.h"
 #include "core/core.h"
 #include "core/result.h"
@@ -22,7 +24,12 @@
 
 #include <errno.h>
 
-enum { OUTPUT_INLINE = 1 << 20, EVENT_MAX = 4 << 20, STDIN_HELD_MAX = 2 << 20 };
+enum {
+	OUTPUT_INLINE = 1 << 20,
+	EVENT_MAX = 4 << 20,
+	STDIN_HIGH = 128 << 10, /* no more is read while so much waits */
+	STDIN_HELD_MAX = 2 << 20,
+};
 enum exec_mode { EXEC_WAIT, EXEC_EVENTS, EXEC_SOCKET };
 
 struct api_exec {
@@ -35,6 +42,7 @@ struct api_exec {
 	uint64_t offsets[2];	   /* of what comes next */
 	size_t owed[2];		   /* printed, and not given back yet */
 	struct buf input;	   /* a socket's, that the keeper has no room for */
+	struct api_charge charge;  /* of input and collect */
 	struct wire_attach joined; /* exec_id 0: it is a new command */
 	bool input_ended, began;
 	bool must_feed; /* joined to feed it: that it reads no stdin is an error */
@@ -47,6 +55,7 @@ static void exec_free(struct api_exec *x)
 	core_async_exec_cancel(&x->a);
 	collect_done(&x->collect);
 	buf_done(&x->input);
+	api_charge_end(&x->charge);
 	free(x);
 }
 
@@ -217,13 +226,26 @@ static void send_input(struct api_exec *x)
 	buf_consume(&x->input, n);
 	if (buf_len(&x->input) == 0 && x->input_ended)
 		core_async_exec_close_input(&x->a);
-	if (x->call->is_full && buf_len(&x->input) < STDIN_HELD_MAX / 2)
+	if (buf_len(&x->input) == 0) {
+		buf_done(&x->input);
+		api_charge_set(&x->charge, 0);
+	}
+	if (x->call->is_full && buf_len(&x->input) < STDIN_HIGH)
 		api_socket_room(x->call);
 }
 
 static void on_input_room(struct core_async_exec *a)
 {
 	send_input(container(a, struct api_exec, a));
+}
+
+/* What is cut is in the command's log. */
+static void collect_output(struct api_exec *x, unsigned s, const struct cove_event *ev)
+{
+	if (!api_charge_grow(&x->charge, 2 * (collect_memory(&x->collect) + ev->len)))
+		collect_close(&x->collect);
+	(void)collect_add(&x->collect, s, ev->data, ev->len);
+	api_charge_set(&x->charge, collect_memory(&x->collect));
 }
 
 static void on_event(struct core_async_exec *a, const struct cove_event *ev)
@@ -242,7 +264,7 @@ static void on_event(struct core_async_exec *a, const struct cove_event *ev)
 	case COVE_EVENT_ERR:
 		x->owed[s] += ev->len;
 		if (x->mode == EXEC_WAIT)
-			(void)collect_add(&x->collect, s, ev->data, ev->len);
+			collect_output(x, s, ev);
 		else
 			more = send_output(x, s, ev->data, ev->len);
 		x->offsets[s] += ev->len;
@@ -292,43 +314,113 @@ static int take_message(struct api_exec *x, const struct exec_message *t, struct
 		       t->type);
 }
 
+static int take_command(struct api_exec *x, struct err *e)
+{
+	struct api_call *c = x->call;
+	int r = api_command_take(c, c->body, &x->cmd, e);
+
+	x->cmd.c.stream_input = !json_is_false(json_object_get(c->body, "stream_input"));
+	return r == 0 ? exec_begin(x, e) : r;
+}
+
+static void on_decoded(struct api_call *c)
+{
+	struct api_exec *x = c->arg;
+	struct err e = c->error;
+	int r = c->result;
+
+	c->on_decoded = NULL;
+	if (!c->sink) {
+		exec_free(x);
+		api_call_gone_ends(c);
+		return;
+	}
+	x->no_json = r == -EBADMSG;
+	if (r == 0)
+		r = take_command(x, &e);
+	if (r < 0)
+		end_with(x, r, &e);
+	else
+		api_socket_room(c);
+}
+
+/* Of much JSON; until that is read no message is. */
+static int take_long_command(struct api_exec *x, const void *p, size_t n, struct err *e)
+{
+	struct api_call *c = x->call;
+	int r = api_body_hold(c, n, e);
+
+	buf_done(&c->text);
+	buf_init(&c->text, API_JSON_MAX);
+	if (r == 0 && (r = buf_append(&c->text, p, n)) < 0)
+		err_errno(e, -r, "read the request");
+	c->on_decoded = on_decoded;
+	if (r == 0)
+		r = api_work_decode(c, e);
+	c->is_full = r == 0;
+	return r;
+}
+
+static int take_input(struct api_exec *x, const void *p, size_t n, struct err *e)
+{
+	if (!api_charge_grow(&x->charge, 2 * (buf_len(&x->input) + n)))
+		return err_set(e, ERR_LIMIT, EAGAIN,
+			       "stdin, bodies and answers that are under way hold as much memory "
+			       "as they may, %u MiB of a key",
+			       API_BODIES_KEY_MAX >> 20);
+	return buf_append(&x->input, p, n) < 0
+		       ? err_set(e, ERR_LIMIT, E2BIG, "too much stdin at once")
+		       : 0;
+}
+
+static int take_text(struct api_exec *x, const void *p, size_t n, struct err *e)
+{
+	struct exec_message said = {0};
+	const struct api_in_table tables[] = {{message_fields, &said}, {NULL, NULL}};
+	bool has_command = x->call->body || x->joined.exec_id;
+	json_t *object = NULL;
+	int r;
+
+	if (n > API_JSON_HERE_MAX && !has_command)
+		return take_long_command(x, p, n, e);
+	if (n > API_JSON_HERE_MAX)
+		return err_set(e, ERR_LIMIT, EMSGSIZE, "such a message has at most %u bytes",
+			       API_JSON_HERE_MAX);
+	r = api_in_parse(p, n, &object, e);
+	x->no_json = r == -EBADMSG;
+	if (r == 0 && !has_command) {
+		x->call->body = json_incref(object);
+		r = take_command(x, e);
+	} else if (r == 0) {
+		r = api_in_take(&x->call->memory, object, tables, e);
+		if (r == 0)
+			r = take_message(x, &said, e);
+	}
+	json_decref(object);
+	return r;
+}
+
 /* The first one is the command. */
 static void on_message(struct api_call *c, bool is_text, const void *p, size_t n)
 {
 	struct api_exec *x = c->arg;
-	struct exec_message said = {0};
-	const struct api_in_table tables[] = {{message_fields, &said}, {NULL, NULL}};
 	struct err e = {0};
-	json_t *object = NULL;
-	int r = 0;
+	int r;
 
-	if (is_text && n > API_JSON_HERE_MAX && (c->body || x->joined.exec_id))
-		r = err_set(&e, ERR_LIMIT, EMSGSIZE, "such a message has at most %u bytes",
-			    API_JSON_HERE_MAX);
-	else if (is_text)
-		r = api_in_parse(p, n, &object, &e);
+	if (is_text)
+		r = take_text(x, p, n, &e);
+	else if (!c->body && !x->joined.exec_id)
+		r = err_set(&e, ERR_INVALID, EINVAL,
+			    "the first message is the command, stdin comes after it");
 	else if (x->joined.exec_id && !x->joined.input)
 		return; /* it reads none */
-	else if (buf_append(&x->input, p, n) < 0)
-		r = err_set(&e, ERR_LIMIT, E2BIG, "too much stdin at once");
-	x->no_json = is_text && r == -EBADMSG;
-	if (r == 0 && is_text && !c->body && !x->joined.exec_id) {
-		c->body = json_incref(object);
-		r = api_command_take(c, object, &x->cmd, &e);
-		x->cmd.c.stream_input = !json_is_false(json_object_get(object, "stream_input"));
-		if (r == 0)
-			r = exec_begin(x, &e);
-	} else if (r == 0 && is_text) {
-		r = api_in_take(&c->memory, object, tables, &e);
-		if (r == 0)
-			r = take_message(x, &said, &e);
-	}
-	json_decref(object);
+	else
+		r = take_input(x, p, n, &e);
 	if (r < 0) {
 		end_with(x, r, &e);
 		return;
 	}
-	c->is_full = buf_len(&x->input) >= STDIN_HELD_MAX / 2;
+	c->is_full = c->is_full || buf_len(&x->input) >= STDIN_HIGH;
 	if (x->began)
 		send_input(x);
 }
@@ -386,6 +478,7 @@ static struct api_exec *exec_new(struct api_call *c, enum exec_mode mode)
 	x->a.on_room = on_input_room;
 	collect_init(&x->collect, OUTPUT_INLINE);
 	buf_init(&x->input, STDIN_HELD_MAX);
+	api_charge_begin(&x->charge, c->charge.of);
 	c->is_exact = true;
 	c->arg = x;
 	c->on_gone = on_gone;
@@ -423,6 +516,16 @@ static int exec_run(struct api_call *c, struct err *e)
 	return API_LATER;
 }
 
+/* Before it is a WebSocket. */
+static int find_box(struct api_call *c, struct err *e)
+{
+	autoclose int fd = -1;
+	const char *box;
+	int r = api_box(c, &box, e);
+
+	return r < 0 ? r : box_open_dir(c->api->cove, box, &fd, e);
+}
+
 static int exec_socket(struct api_call *c, struct err *e)
 {
 	struct api_exec *x;
@@ -431,6 +534,9 @@ static int exec_socket(struct api_call *c, struct err *e)
 	if (!api_wants_socket(c))
 		return err_set(e, ERR_INVALID, EINVAL,
 			       "GET here is for a WebSocket; POST runs a command");
+	r = find_box(c, e);
+	if (r < 0)
+		return r;
 	x = exec_new(c, EXEC_SOCKET);
 	if (!x)
 		return err_errno(e, ENOMEM, "begin a command");
@@ -450,13 +556,15 @@ static int exec_join(struct api_call *c, struct err *e)
 	struct wire_attach m = {.follow = 1, .input = 1};
 	struct api_exec *x;
 	bool must_feed = false;
-	int r = 0;
+	int r;
 
 	if (!api_wants_socket(c))
 		return err_set(e, ERR_INVALID, EINVAL, "this is for a WebSocket");
 	if (!str_parse_u64(api_param(c, "exec"), UINT32_MAX, &m.exec_id) || m.exec_id == 0)
 		return err_set(e, ERR_INVALID, EINVAL, "an exec is a number");
-	r = api_query_u64(c, "stdout_from", 0, &m.stdout_from, e);
+	r = find_box(c, e);
+	if (r == 0)
+		r = api_query_u64(c, "stdout_from", 0, &m.stdout_from, e);
 	if (r == 0)
 		r = api_query_u64(c, "stderr_from", 0, &m.stderr_from, e);
 	if (r == 0)

@@ -240,11 +240,14 @@ static int admit(struct api_call *c, struct api_port_ask *ask, struct err *e)
 			r = err_set(e, ERR_NOT_FOUND, ENOENT, "there is no such box");
 		return r;
 	}
+	ask->is_visitor = true;
 	if (ask->link && api_port_link_take(c, ask, ask->link, strlen(ask->link), &ask->link_ms))
 		return 0;
 	ask->link = NULL;
-	if (api_caller_is_local(c, &c->client))
+	if (api_caller_is_local(c, &c->client)) {
+		ask->is_visitor = false;
 		return 0;
+	}
 	if (has_cookie(c, ask)) {
 		if (is_own_page(c))
 			return 0;

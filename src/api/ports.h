@@ -39,6 +39,7 @@ struct api_port_ask {
 	char box[BOX_NAME_MAX + 1]; /* on this machine */
 	unsigned number;
 	bool by_name;
+	bool is_visitor;    /* came by a link, or the port is public */
 	const char *target; /* for the box: "/path?query" */
 	const char *prefix; /* that was taken off; NULL by name */
 	const char *link;   /* came with the query; NULL: none */

@@ -60,6 +60,20 @@ int collect_add(struct collect *c, unsigned stream, const void *data, size_t len
 	return add_tail(&c->tail[stream], c->tail_max, (const uint8_t *)data + first, len - first);
 }
 
+void collect_close(struct collect *c)
+{
+	for (int i = 0; i < 2; i++) {
+		c->kept[i].max = buf_len(&c->kept[i]);
+		buf_done(&c->tail[i]);
+	}
+	c->tail_max = 0;
+}
+
+size_t collect_memory(const struct collect *c)
+{
+	return c->kept[0].cap + c->kept[1].cap + c->tail[0].cap + c->tail[1].cap;
+}
+
 static size_t tail_len(const struct collect *c, unsigned stream)
 {
 	size_t n = buf_len(&c->tail[stream]);

@@ -27,6 +27,12 @@ void collect_done(struct collect *c);
 /* stream 0 is stdout, 1 is stderr. What is beyond the maximum is only counted. */
 int collect_add(struct collect *c, unsigned stream, const void *data, size_t len);
 
+/* Nothing more is kept, and of both ends the first alone. */
+void collect_close(struct collect *c);
+
+/* How much memory it takes. */
+size_t collect_memory(const struct collect *c);
+
 /* How many bytes more are kept as the first ones. */
 size_t collect_room(const struct collect *c, unsigned stream);
 

@@ -36,6 +36,7 @@ void conn_free(struct server_conn *c)
 	ev_timer_stop(s->ev, &c->timer);
 	ev_timer_stop(s->ev, &c->ping);
 	ev_defer_cancel(s->ev, &c->later);
+	api_charge_end(&c->charge);
 	channel_free(c->ch, false);
 	http_head_done(&c->head);
 	http_body_done(&c->body);
@@ -156,7 +157,7 @@ static bool on_bytes(struct api_sink *s, struct api_call *call, const void *p, s
 	if (c->sent.framing != HTTP_NO_BODY && n > 0 &&
 	    http_body_write(c->sent.framing, &c->out, p, n) < 0)
 		conn_kill(c);
-	c->waits = buf_len(&c->out) >= SERVER_OUT_HIGH;
+	c->waits = buf_len(&c->out) >= conn_out_high(c);
 	conn_go_soon(c);
 	return !c->waits;
 }
@@ -201,6 +202,20 @@ static void on_body_room(struct api_sink *s, struct api_call *call)
 	conn_go_soon(c);
 }
 
+/* How long an answer that is whole may take, so that it is not in memory for as long as its client
+ * likes. */
+static uint64_t time_to_read(const struct server_conn *c)
+{
+	return SERVER_STALL_MS + buf_len(&c->out) / SERVER_READ_MIN;
+}
+
+static void begin_rest(struct server_conn *c)
+{
+	conn_set_timer(c, buf_len(&c->in) > 0 ? SERVER_HEAD_MS
+			  : c->is_known	      ? SERVER_IDLE_MS
+					      : SERVER_STRANGER_MS);
+}
+
 /* The head, or the body of the request of this id, could not be read. */
 static void refuse(struct server_conn *c, const char *id, const struct err *e)
 {
@@ -227,7 +242,7 @@ static void refuse(struct server_conn *c, const char *id, const struct err *e)
 	buf_done(&text);
 	c->begun = false;
 	c->state = REQUEST_LINGER;
-	conn_set_timer(c, SERVER_LINGER_MS);
+	conn_set_timer(c, time_to_read(c));
 }
 
 /* ---- requests ---- */
@@ -292,11 +307,14 @@ static bool step_head(struct server_conn *c)
 	c->begun = c->over = c->waits = false;
 	c->state = c->body.framing == HTTP_NO_BODY ? REQUEST_WAIT : REQUEST_BODY;
 	conn_set_timer(c, SERVER_STALL_MS);
+	api_charge_end(&c->charge);
+	c->client.connections_max = server_tcp_max(c->server);
 	c->call = api_call_new(c->server->api, &c->sink, &c->head, &c->client);
 	if (!c->call) {
 		conn_kill(c);
 		return false;
 	}
+	conn_idle_call(c);
 	/* NULL: it was answered already. */
 	keep_secret(c, c->call->route && c->call->route->secret);
 	c->is_known = c->is_known || api_call_is_known(c->call);
@@ -382,9 +400,10 @@ static bool step_over(struct server_conn *c)
 	keep_secret(c, false);
 	c->begun = c->over = false;
 	c->state = c->sent.close || unread ? REQUEST_LINGER : REQUEST_HEAD;
-	conn_set_timer(c, c->state != REQUEST_HEAD ? SERVER_STALL_MS
-			  : c->is_known		   ? SERVER_IDLE_MS
-						   : SERVER_STRANGER_MS);
+	if (c->state != REQUEST_HEAD || buf_len(&c->out) > 0)
+		conn_set_timer(c, time_to_read(c));
+	else
+		begin_rest(c);
 	return true;
 }
 
@@ -406,7 +425,7 @@ static bool conn_step(struct server_conn *c)
 		return step_over(c);
 	switch (c->state) {
 	case REQUEST_HEAD:
-		return buf_len(&c->out) < SERVER_OUT_HIGH && step_head(c);
+		return buf_len(&c->out) < (c->charge.of ? SERVER_OUT_HIGH : 1u) && step_head(c);
 	case REQUEST_BODY:
 		return step_body(c);
 	case REQUEST_SOCKET:
@@ -440,9 +459,13 @@ static bool conn_write(struct server_conn *c)
 		buf_consume(&c->out, (size_t)n);
 		moved = true;
 	}
-	if (moved && c->state != REQUEST_HEAD)
+	if (moved && buf_len(&c->out) == 0 && c->out.cap > SERVER_KEEP_MAX)
+		buf_done(&c->out);
+	if (moved && c->call && !c->over)
 		conn_set_timer(c, SERVER_STALL_MS);
-	if (c->waits && buf_len(&c->out) < SERVER_OUT_HIGH / 2 && c->call && !c->over) {
+	else if (moved && buf_len(&c->out) == 0 && c->state == REQUEST_HEAD)
+		begin_rest(c);
+	if (c->waits && buf_len(&c->out) < conn_out_high(c) / 2 && c->call && !c->over) {
 		c->waits = false;
 		api_call_has_room(c->call);
 		return true;
@@ -509,7 +532,7 @@ static void conn_read(struct server_conn *c)
 		return;
 	}
 	buf_commit(&c->in, (size_t)n);
-	if (c->state == REQUEST_HEAD && was_empty)
+	if (c->state == REQUEST_HEAD && was_empty && buf_len(&c->out) == 0)
 		conn_set_timer(c, SERVER_HEAD_MS);
 }
 

@@ -48,7 +48,9 @@ struct server_conn {
 	bool busy;	  /* in conn_go: others leave the work to it */
 	bool dead;	  /* to be freed */
 	bool is_known;	  /* a request of it had a key that is one, or it is the operator's */
+	struct api_charge charge;    /* of who asked, until the answer is sent; none: it is idle */
 	struct server_idle *idle_in; /* the list that it is in; NULL: none */
+	size_t idle_bytes;
 	struct server_conn *idle_before, *idle_next;
 	struct ev_timer timer;
 	struct ev_defer later;
@@ -65,9 +67,13 @@ void conn_free(struct server_conn *c);
 /* As far as there is time for the other side. */
 void conn_set_timer(struct server_conn *c, uint64_t ms);
 
-/* idle.c: it may have become idle, or known; a request of it begins, or it ends. */
+/* idle.c: what it holds has changed: it may have become idle, or known. A request of it begins, or
+ * it ends. Its call is there: it counts in that one's account. */
 void conn_idle_note(struct server_conn *c);
 void conn_idle_leave(struct server_conn *c);
+void conn_idle_call(struct server_conn *c);
+/* How much may wait to be sent of what can be made later. */
+size_t conn_out_high(const struct server_conn *c);
 
 /* conn_socket.c: the sink's half, and bytes that came. */
 int conn_socket_accept(struct api_sink *s, struct api_call *call, struct err *e);

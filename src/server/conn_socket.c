@@ -5,6 +5,7 @@
 #include "server/conn.h"
 
 #include "base/fd.h"
+#include "base/limits_server.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -55,7 +56,7 @@ bool conn_socket_message(struct api_sink *s, struct api_call *call, bool is_text
 	if (ws_end_send(c->ws, is_text ? WS_TEXT : WS_BINARY, p, n, &c->out) < 0 &&
 	    !c->ws->close_sent)
 		conn_kill(c);
-	c->waits = buf_len(&c->out) >= SERVER_OUT_HIGH;
+	c->waits = buf_len(&c->out) >= conn_out_high(c);
 	conn_go_soon(c);
 	return !c->waits;
 }
@@ -89,6 +90,16 @@ static void client_left(struct server_conn *c)
 	begin_close(c);
 }
 
+/* Of a message whose rest is to come. */
+static void end_if_no_room(struct server_conn *c)
+{
+	if (api_charge_has_room(&c->charge))
+		return;
+	if (ws_end_close(c->ws, WS_CODE_POLICY, "too much is under way", &c->out) < 0)
+		conn_kill(c);
+	client_left(c);
+}
+
 void conn_socket_read(struct server_conn *c)
 {
 	size_t used = 0;
@@ -105,8 +116,11 @@ void conn_socket_read(struct server_conn *c)
 			client_left(c);
 			return;
 		}
-		if (r == 0)
+		if (r == 0) {
+			if (buf_len(&c->ws->message) > API_BODY_SMALL_MAX)
+				end_if_no_room(c);
 			return;
+		}
 		if (event.kind != WS_PONG)
 			api_call_message(c->call, event.kind == WS_TEXT, event.data, event.len);
 	}

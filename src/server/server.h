@@ -28,17 +28,21 @@ enum {
 	SERVER_FIELDS_MAX = 100,
 	SERVER_IN_MAX = 128 << 10,   /* read and not yet handed on, of a connection */
 	SERVER_OUT_MAX = 80 << 20,   /* an answer that is not a stream is written at once */
-	SERVER_OUT_HIGH = 256 << 10, /* a stream waits while so much is not yet sent */
+	SERVER_OUT_HIGH = 256 << 10, /* a stream waits while so much is not yet sent; */
+	SERVER_OUT_LOW = 16 << 10,   /* or so much, where its account has no room */
+	SERVER_KEEP_MAX = 128 << 10, /* of a buffer that is empty */
 	SERVER_HEAD_MS = 10000,	     /* from the first byte of a head to its last */
 	SERVER_IDLE_MS = 300000,     /* between two requests; where there was no key yet: */
 	SERVER_STRANGER_MS = 10000,
 	SERVER_STALL_MS = 60000,      /* a client that neither reads nor sends what is awaited */
+	SERVER_READ_MIN = 64,	      /* bytes in a ms beside, of an answer that is no stream */
 	SERVER_LINGER_MS = 2000,      /* what it still sends is read, so that it sees the answer */
 	SERVER_MESSAGE_MAX = 1 << 20, /* of a WebSocket */
 	SERVER_PING_MS = 30000,
 	SERVER_LISTEN_MAX = 2 * (CONFIG_LIST_MAX + 1), /* addresses, a Unix socket; old and new */
 	SERVER_URL_MAX = 136,
-	SERVER_LOCAL_PART = 32, /* of all connections are kept for the Unix socket */
+	SERVER_LOCAL_PART = 32,	      /* of all connections are kept for the Unix socket */
+	SERVER_IDLE_BYTES = 64 << 20, /* what connections that are idle have sent so far */
 };
 
 enum { SERVER_IDLE_STRANGER, SERVER_IDLE_KEY, SERVER_IDLE_LOCAL, SERVER_IDLE_LISTS };
@@ -72,6 +76,7 @@ struct server {
 	unsigned conn_count, tcp_count;
 	uint64_t files_max; /* descriptors that it may have */
 	struct server_idle idle[SERVER_IDLE_LISTS];
+	uint64_t idle_bytes;
 	bool ending; /* no new requests; ends when the last connection has */
 };
 
@@ -122,6 +127,8 @@ void server_conn_free_all(struct server *s);
 /* ---- idle.c ---- */
 
 bool server_is_full(const struct server *s, bool is_local);
+/* How many of them those over TCP may be. */
+unsigned server_tcp_max(const struct server *s);
 /* For one more, by the end of those that are idle; false where there is none. */
 bool server_make_room(struct server *s, bool is_local);
 
