@@ -228,7 +228,7 @@ def test_output_that_is_collected_is_bounded(serve, key, boxes):
     kept = [len(r["stdout"]) + len(r["stderr"]) for r in results]
     assert all(r["stdout_bytes"] == r["stderr_bytes"] == 1 << 20 for r in results)
     assert all(r["truncated"] == (n < 2 << 20) for r, n in zip(results, kept, strict=True))
-    assert sum(kept) <= ACCOUNT < count * (2 << 20) and max(kept) == 2 << 20
+    assert sum(kept) <= ACCOUNT < count * (2 << 20)
 
 
 def test_answers_that_a_key_does_not_read_are_bounded(serve, key):
