@@ -1,6 +1,5 @@
 """docs/api/openapi.yaml is true: every operation of it is driven from it, well and badly, and by a key that may not."""
 import io
-import json
 import os
 import pathlib
 import re
@@ -8,7 +7,7 @@ import tarfile
 
 import pytest
 
-from server import Server, WebSocket
+from server import Server
 
 yaml = pytest.importorskip("yaml", reason="no python3-yaml")
 pytestmark = pytest.mark.once("root")
@@ -102,6 +101,9 @@ class World:
             if i["name"].startswith(self.image) or i["name"] == f"{self.box}-saved":
                 self.ask("DELETE", f"/v1/images/{i['name']}").ok()
 
+
+UPGRADE = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13",
+           "Sec-WebSocket-Key": "A" * 22 + "=="}
 
 # Of each operation: the query, the body, and what it answers; None: it is a stream, looked at for its status alone.
 GOOD = {
@@ -321,11 +323,9 @@ def test_anothers_name_and_no_name_at_all_have_one_answer(server, cove):
                 assert answers[0][0] in (400, 404) or name in ("removeBox", "removeWorkspace"), (name, answers)
         words = []
         for values in (there, nowhere):
-            ws = WebSocket(server, f"/v1/boxes/{values['box']}/exec", other)
-            ws.send('{"argv": ["true"]}')
-            error = json.loads(ws.receive()[1])["data"]["error"]
+            reply = server.ask("GET", f"/v1/boxes/{values['box']}/exec", token=other, headers=UPGRADE)
+            error = reply.error(404)
             words.append((error["code"], error["message"].replace(values["box"], "box")))
-            ws.close()
         assert words[0] == words[1] and words[0][0] == "not_found", words
         assert other[5:13] not in words[0][1]  # nor is the id that its names have on this machine
         # Cursors and filters show the asker's own alone; the same request under the same key is another's again.
