@@ -77,6 +77,8 @@ int api_command_take(struct api_call *c, json_t *object, struct api_command *ret
 int api_box_options_check(struct api_call *c, struct cove *cove, struct cove_box_options *o,
 			  struct err *e);
 
+/* A key that says 'trust_dir': -EACCES. */
+int api_not_trusted(struct err *e);
 /* An image that the caller may use: its own, or else one of the operator's, which all share. */
 int api_image(struct api_call *c, struct cove *cove, const char *name, const char **ret,
 	      struct err *e);
@@ -120,6 +122,14 @@ int api_quota_hold_amount(struct api_call *c, struct cove *cove, enum key_quota_
 			  uint64_t amount, struct err *e);
 /* An image that gets this name, on this machine: one more unless it is there. */
 int api_quota_hold_image(struct api_call *c, struct cove *cove, const char *image, struct err *e);
+/* One snapshot or image more whose bytes count when it is there; image: an image's name, which may
+ * be in use. Where the quota of disk is used up it is refused. When it is there api_quota_rest says
+ * whether it fits: ERR_LIMIT, and the caller removes it, if it is api_quota_holds_new. */
+int api_quota_hold_kept(struct api_call *c, struct cove *cove, enum key_quota_id what,
+			const char *image, struct err *e);
+bool api_quota_holds_new(const struct api_call *c);
+/* What is left of the caller's quota of disk; 0 where it has none. */
+int api_quota_rest(struct api_call *c, struct cove *cove, uint64_t *ret, struct err *e);
 /* A build: the image, and the boxes of its RUNs, of which there is one at a time. */
 #define API_BUILD_BOX "build-" /* how their names begin; no other box of a key may be called so */
 int api_quota_hold_build(struct api_call *c, struct cove *cove, const struct cove_box_options *o,
