@@ -1364,6 +1364,9 @@ struct cove_backup_options {
 	/* Above 0, of an import: what the workspace's disk holds at most, whatever the file
 	 * says. */
 	uint64_t max_disk;
+	/* Above 0, of what is written: how long the file may be, and what its disk is to have left
+	 * at least. */
+	uint64_t max_bytes, disk_reserve;
 };
 struct cove_backed_up {
 	uint64_t boxes, images, snapshots, workspaces, layers, blobs, bytes;

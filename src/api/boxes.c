@@ -1,6 +1,7 @@
 /* Boxes: making, listing, their life. */
 #include "api/gather.h"
 #include "api/handlers.h"
+#include "api/quota.h"
 
 #include "base/sha.h"
 #include "core/core.h"

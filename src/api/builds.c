@@ -10,6 +10,7 @@
  */
 #include "api/form.h"
 #include "api/handlers.h"
+#include "api/quota.h"
 
 #include "base/fd.h"
 #include "base/limits_build.h"

@@ -229,6 +229,8 @@ static int merge(struct api_call *c, struct cove *cove, struct err *e)
 		r = api_name(c, KEY_OF_BOX, in.to, &o.to, e);
 	if (r == 0 && !o.to)
 		r = may_write_dir(c, cove, o.from, e);
+	if (r == 0 && in.trust_dir && !c->who.is_operator)
+		r = api_not_trusted(e);
 	if (r == 0 && in.prefer && strcmp(in.prefer, "theirs") != 0 &&
 	    strcmp(in.prefer, "ours") != 0)
 		r = err_set(e, ERR_INVALID, EINVAL, "'prefer' is theirs or ours");

@@ -7,6 +7,7 @@
 #include "api/handlers.h"
 
 #include "base/fd.h"
+#include "core/admission.h"
 #include "core/core.h"
 #include "http/multipart.h"
 
@@ -74,9 +75,21 @@ bool api_body_is(const struct api_call *c, const char *type)
 	return is && strncasecmp(is, type, n) == 0 && (is[n] == 0 || strchr("; \t", is[n]));
 }
 
-static int keep(int fd, const void *p, size_t n, struct err *e)
+uint64_t api_spool_max(const struct api_call *c, uint64_t max)
 {
-	int r = fd_write_full(fd, p, n);
+	uint64_t quota = c->who.is_operator ? 0 : c->who.key->quotas[KEY_QUOTA_DISK];
+
+	return quota && quota < max ? quota : max;
+}
+
+/* What is in memory is a secret, and small. */
+static int keep(struct cove *cove, int fd, bool on_disk, const void *p, size_t n, struct err *e)
+{
+	int r = on_disk ? core_disk_check(cove, e) : 0;
+
+	if (r < 0)
+		return r;
+	r = fd_write_full(fd, p, n);
 
 	if (r == -ENOSPC || r == -EDQUOT)
 		return err_set(e, ERR_FULL, ENOSPC,
@@ -85,17 +98,18 @@ static int keep(int fd, const void *p, size_t n, struct err *e)
 	return r < 0 ? err_errno(e, -r, "keep the request") : 0;
 }
 
-int api_body_spool(struct api_call *c, int fd, uint64_t max, struct err *e)
+int api_body_spool(struct api_call *c, struct cove *cove, int fd, uint64_t max, struct err *e)
 {
 	autofree char *block = malloc(BLOCK);
 	uint64_t bytes = 0;
 	ssize_t n = 1;
 	int r = block ? 0 : err_errno(e, ENOMEM, "read the request");
 
+	max = api_spool_max(c, max);
 	while (r == 0 && n > 0) {
 		n = read_body(c, block, BLOCK, e);
 		bytes += n > 0 ? (uint64_t)n : 0;
-		r = n < 0 ? (int)n : keep(fd, block, (size_t)n, e);
+		r = n < 0 ? (int)n : keep(cove, fd, true, block, (size_t)n, e);
 		if (r == 0 && bytes > max)
 			r = err_set(e, ERR_LIMIT, EMSGSIZE,
 				    "the request's body is longer than %llu bytes",
@@ -163,7 +177,7 @@ static int add_data(struct form_reading *f, const struct multipart_event *ev, st
 	if (p->is_secret && p->size > API_SECRET_MAX)
 		return err_set(e, ERR_LIMIT, EMSGSIZE, "a secret has at most %d bytes",
 			       API_SECRET_MAX);
-	return keep(p->fd, ev->data, ev->len, e);
+	return keep(f->cove, p->fd, !p->is_secret, ev->data, ev->len, e);
 }
 
 static int feed(struct form_reading *f, struct multipart *m, const char *p, size_t n, struct err *e)
@@ -190,7 +204,8 @@ static int feed(struct form_reading *f, struct multipart *m, const char *p, size
 int api_form_read(struct api_call *c, struct cove *cove, uint64_t bytes_max, struct api_form *ret,
 		  struct err *e)
 {
-	struct form_reading f = {.c = c, .cove = cove, .form = ret, .bytes_max = bytes_max};
+	struct form_reading f = {
+		.c = c, .cove = cove, .form = ret, .bytes_max = api_spool_max(c, bytes_max)};
 	autofree char *block = malloc(BLOCK);
 	struct multipart m;
 	struct err why = {0};

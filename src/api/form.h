@@ -21,8 +21,11 @@ struct api_form {
 };
 bool api_body_is(const struct api_call *c, const char *type);
 int api_body_json(struct api_call *c, size_t max, json_t **ret, struct err *e);
+/* What a request may put on the disk beside boxes: max, and for a key no more than its quota of
+ * disk. api_body_spool and api_form_read hold to it themselves, and to the host's reserve. */
+uint64_t api_spool_max(const struct api_call *c, uint64_t max);
 /* As bytes, into a file. */
-int api_body_spool(struct api_call *c, int fd, uint64_t max, struct err *e);
+int api_body_spool(struct api_call *c, struct cove *cove, int fd, uint64_t max, struct err *e);
 int api_form_read(struct api_call *c, struct cove *cove, uint64_t bytes_max, struct api_form *ret,
 		  struct err *e);
 const struct api_part *api_form_find(const struct api_form *f, const char *name);

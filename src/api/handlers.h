@@ -77,6 +77,8 @@ int api_command_take(struct api_call *c, json_t *object, struct api_command *ret
 int api_box_options_check(struct api_call *c, struct cove *cove, struct cove_box_options *o,
 			  struct err *e);
 
+/* A key that says 'trust_dir': -EACCES. */
+int api_not_trusted(struct err *e);
 /* An image that the caller may use: its own, or else one of the operator's, which all share. */
 int api_image(struct api_call *c, struct cove *cove, const char *name, const char **ret,
 	      struct err *e);
@@ -117,28 +119,6 @@ void api_repeat_end(struct api_call *c, const char *label, const char *box);
 /* Is there such a box, made by this very request? */
 bool api_repeat_made(struct cove *cove, const char *box, const char *label);
 int api_repeat_conflict(struct err *e);
-
-/* quota.c: holds what a new box may use for the caller's key, until api_quota_release. ERR_LIMIT
- * where that is more than the key has. */
-int api_quota_hold(struct api_call *c, struct cove *cove, const struct cove_box_options *o,
-		   struct err *e);
-/* The same for `count` boxes that are like the source of a fork. */
-int api_quota_hold_like(struct api_call *c, struct cove *cove, const char *source, uint64_t count,
-			struct err *e);
-void api_quota_release(struct api_call *c);
-/* One more snapshot or image. */
-int api_quota_hold_one(struct api_call *c, struct cove *cove, enum key_quota_id what,
-		       struct err *e);
-/* So many bytes, or any other amount. */
-int api_quota_hold_amount(struct api_call *c, struct cove *cove, enum key_quota_id what,
-			  uint64_t amount, struct err *e);
-/* An image that gets this name, on this machine: one more unless it is there. */
-int api_quota_hold_image(struct api_call *c, struct cove *cove, const char *image, struct err *e);
-/* A build: the names of its image, in a list that ends with NULL, and the boxes of its RUNs, of
- * which there is one at a time. */
-#define API_BUILD_BOX "build-" /* how their names begin; no other box of a key may be called so */
-int api_quota_hold_build(struct api_call *c, struct cove *cove, const struct cove_box_options *o,
-			 const char *const *images, struct err *e);
 
 /* execs.c: what a command printed, as the member "text", or "base64" where it is none. */
 void api_put_output(struct json *j, const void *data, size_t len);

@@ -3,6 +3,7 @@
  * own. Archives come and go as streams.
  */
 #include "api/handlers.h"
+#include "api/quota.h"
 
 #include "base/clock.h"
 #include "core/core.h"
@@ -184,6 +185,18 @@ static int remove_image(struct api_call *c, struct cove *cove, struct err *e)
 	return r < 0 ? api_failed(r, &err, e) : api_no_content(c);
 }
 
+/* What has just been made. In the place of another it stays, and nothing more is until it fits. */
+static int check_fits(struct api_call *c, struct cove *cove, const char *image, struct err *e)
+{
+	struct cove_error err;
+	uint64_t rest;
+	int r = api_quota_rest(c, cove, &rest, e);
+
+	if (r == 0 || !api_quota_holds_new(c))
+		return 0;
+	return cove_image_remove(cove, image, &err) < 0 ? api_failed(-err.code, &err, e) : r;
+}
+
 struct save_in {
 	const char *image;
 };
@@ -202,13 +215,14 @@ static int save_image(struct api_call *c, struct cove *cove, struct err *e)
 	if (r == 0)
 		r = api_box(c, &box, e);
 	if (r == 0)
-		r = api_quota_hold_image(c, cove, image, e);
+		r = api_quota_hold_kept(c, cove, KEY_QUOTA_IMAGES, image, e);
 	if (r < 0)
 		return r;
 	r = cove_image_save(cove, box, image, &err);
+	r = r < 0 ? api_failed(r, &err, e) : check_fits(c, cove, image, e);
 	api_quota_release(c);
 	if (r < 0)
-		return api_failed(r, &err, e);
+		return r;
 	json_object_begin(api_json(c, 201));
 	json_kv_str(&c->json, "name", image);
 	json_kv_str(&c->json, "result", "saved");
@@ -271,14 +285,16 @@ static void put_imported(struct json *j, const struct cove_imported *list, int c
 	json_object_end(j);
 }
 
-/* What it may hold: what the caller says, and for a key no more than its disk quota. */
-static int take_max_size(struct api_call *c, uint64_t *ret, struct err *e)
+/* What it may hold: what the caller says, and for a key no more than is left of its quota. */
+static int take_max_size(struct api_call *c, struct cove *cove, uint64_t *ret, struct err *e)
 {
-	uint64_t quota = c->who.is_operator ? 0 : c->who.key->quotas[KEY_QUOTA_DISK];
+	uint64_t rest = 0;
 	int r = api_query_u64(c, "max_size", 0, ret, e);
 
-	if (r == 0 && quota && (*ret == 0 || *ret > quota))
-		*ret = quota;
+	if (r == 0)
+		r = api_quota_rest(c, cove, &rest, e);
+	if (r == 0 && rest && (*ret == 0 || *ret > rest))
+		*ret = rest;
 	return r;
 }
 
@@ -299,18 +315,20 @@ static int import_image(struct api_call *c, struct cove *cove, struct err *e)
 	if (r == 0)
 		r = api_query(c, "platform", &from.platform, e);
 	if (r == 0)
-		r = take_max_size(c, &from.max_size, e);
-	if (r == 0)
-		r = api_quota_hold_image(c, cove, from.name, e);
+		r = api_quota_hold_kept(c, cove, KEY_QUOTA_IMAGES, from.name, e);
 	if (r < 0)
 		return r;
+	r = take_max_size(c, cove, &from.max_size, e);
+	if (r < 0) {
+		api_quota_release(c);
+		return r;
+	}
 	r = api_progress_begin(c, &m.p, e);
 	if (r == 0) {
 		from.cancel_fd = m.p.cancel_fd;
 		count = r = cove_image_import_any(cove, &from, &list, &err);
-		if (r < 0)
-			api_failed(r, &err, e);
-		else
+		r = r < 0 ? api_failed(r, &err, e) : check_fits(c, cove, from.name, e);
+		if (r == 0)
 			put_imported(api_progress_json(&m.p), list, count);
 		r = api_progress_end(&m.p, 201, r, e);
 	}
@@ -445,7 +463,7 @@ static int pull_image(struct api_call *c, struct cove *cove, struct err *e)
 	if (r == 0)
 		r = tame_pull(c, &in, &how, e);
 	if (r == 0)
-		r = api_quota_hold_image(c, cove, how.name, e);
+		r = api_quota_hold_kept(c, cove, KEY_QUOTA_IMAGES, how.name, e);
 	if (r < 0)
 		return r;
 	how.platform = in.platform;
@@ -455,9 +473,8 @@ static int pull_image(struct api_call *c, struct cove *cove, struct err *e)
 	if (r == 0) {
 		how.cancel_fd = m.p.cancel_fd;
 		r = cove_image_pull(cove, in.ref, &how, &got, &err);
-		if (r < 0)
-			api_failed(r, &err, e);
-		else
+		r = r < 0 ? api_failed(r, &err, e) : check_fits(c, cove, how.name, e);
+		if (r == 0)
 			put_pulled(api_progress_json(&m.p), &got, clock_mono_ms() - began_ms);
 		r = api_progress_end(&m.p, 201, r, e);
 	}

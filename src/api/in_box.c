@@ -99,6 +99,13 @@ int api_command_take(struct api_call *c, json_t *object, struct api_command *ret
 
 /* ---- a box's options ---- */
 
+int api_not_trusted(struct err *e)
+{
+	return err_set(e, ERR_DENIED, EACCES,
+		       "'trust_dir' lets a box write what makes this host run something: it is the "
+		       "operator's alone");
+}
+
 /* A policy is a preset, or its text in "policy": a path would be one of the server's machine. */
 static int check_paths(struct api_call *c, struct cove_box_options *o, struct err *e)
 {
@@ -106,6 +113,8 @@ static int check_paths(struct api_call *c, struct cove_box_options *o, struct er
 
 	if (c->who.is_operator)
 		return 0;
+	if (o->trust_dir)
+		return api_not_trusted(e);
 	o->owner = c->who.key->id;
 	o->mount_roots = c->who.key->mount_count ? c->who.key->mounts : none;
 	for (const char *const *a = o->allow; a && *a; a++)

@@ -5,8 +5,10 @@
  */
 #include "api/form.h"
 #include "api/handlers.h"
+#include "api/quota.h"
 
 #include "base/fd.h"
+#include "core/admission.h"
 #include "core/core.h"
 #include "core/restore.h"
 
@@ -35,6 +37,9 @@ static int export_as(struct api_call *c, struct cove *cove, enum key_kind kind, 
 	if (fd < 0)
 		return fd;
 	o.fd = fd;
+	/* It holds the image, too, so it may be longer than the quota; the host is kept safe. */
+	o.max_bytes = PARCEL_BYTES_MAX;
+	o.disk_reserve = core_disk_reserve(cove);
 	r = call(cove, name, "the answer", &o, &err);
 	return r < 0 ? api_failed(r, &err, e) : api_spool_send(c, fd, PARCEL_TYPE, e);
 }
@@ -56,14 +61,6 @@ static int export_workspace(struct api_call *c, struct cove *cove, struct err *e
 static uint64_t disk_quota(const struct api_call *c)
 {
 	return c->who.is_operator ? 0 : c->who.key->quotas[KEY_QUOTA_DISK];
-}
-
-/* What a key sends is no longer than its disk quota. */
-static uint64_t bytes_max(const struct api_call *c)
-{
-	uint64_t quota = disk_quota(c);
-
-	return quota && quota < PARCEL_BYTES_MAX ? quota : PARCEL_BYTES_MAX;
 }
 
 /* One workspace more, with the limit that the file says or, where it says none, one that its files
@@ -88,6 +85,18 @@ static int hold_workspace(struct api_call *c, struct cove *cove, int fd, uint64_
 	return api_quota_hold_amount(c, cove, KEY_QUOTA_DISK, disk + more, e);
 }
 
+/* A snapshot that has just been made. */
+static int check_fits(struct api_call *c, struct cove *cove, const char *name, struct err *e)
+{
+	struct cove_error err;
+	uint64_t rest;
+	int r = api_quota_rest(c, cove, &rest, e);
+
+	if (r == 0)
+		return 0;
+	return cove_snapshot_remove(cove, name, &err) < 0 ? api_failed(-err.code, &err, e) : r;
+}
+
 static int import_as(struct api_call *c, struct cove *cove, enum key_kind kind, parcel_call *call,
 		     struct err *e)
 {
@@ -103,12 +112,12 @@ static int import_as(struct api_call *c, struct cove *cove, enum key_kind kind, 
 	if (r == 0)
 		r = api_name(c, kind, name, &full, e);
 	if (r == 0 && kind == KEY_OF_SNAPSHOT)
-		r = api_quota_hold_one(c, cove, KEY_QUOTA_SNAPSHOTS, e);
+		r = api_quota_hold_kept(c, cove, KEY_QUOTA_SNAPSHOTS, NULL, e);
 	if (r < 0)
 		return r;
 	fd = r = api_spool_open(cove, false, e);
 	if (r >= 0)
-		r = api_body_spool(c, fd, bytes_max(c), e);
+		r = api_body_spool(c, cove, fd, PARCEL_BYTES_MAX, e);
 	if (r >= 0 && lseek(fd, 0, SEEK_SET) < 0)
 		r = err_errno(e, errno, "read the request");
 	if (r >= 0 && kind == KEY_OF_WORKSPACE)
@@ -121,6 +130,8 @@ static int import_as(struct api_call *c, struct cove *cove, enum key_kind kind, 
 		/* The file is the client's. */
 		if (r < 0 && (e->kind == ERR_DAMAGED || e->kind == ERR_PROTOCOL))
 			e->kind = ERR_INVALID;
+		if (r >= 0 && kind == KEY_OF_SNAPSHOT)
+			r = check_fits(c, cove, full, e);
 	}
 	api_quota_release(c);
 	if (r < 0)

@@ -3,6 +3,7 @@
 
 #include "core/core.h"
 #include "core/view.h"
+#include "store/net.h"
 
 #include <errno.h>
 #include <unistd.h>
@@ -26,7 +27,8 @@ static int group_list(struct api_call *c, struct cove *cove, struct err *e)
 			    &err, e);
 }
 
-/* A preset, a group, or a preset with groups; "default" is what boxes have without one. */
+/* A preset, a group, or a preset with groups; "default" is what boxes have without one. A key gets
+ * the rules of that, and not what the operator noted beside them. */
 static int named_get(struct api_call *c, struct cove *cove, struct err *e)
 {
 	const char *name = api_param(c, "policy");
@@ -38,6 +40,8 @@ static int named_get(struct api_call *c, struct cove *cove, struct err *e)
 	r = cove_policy_text(cove, NULL, is_default ? NULL : name, &text, &err);
 	if (r < 0)
 		return api_failed(r, &err, e);
+	if (is_default && !c->who.is_operator)
+		net_drop_comments(text);
 	json_object_begin(api_json(c, 200));
 	json_kv_str(&c->json, "name", name);
 	json_kv_str(&c->json, "text", text);

@@ -1,8 +1,11 @@
 /*
- * Quotas of keys. What a key has is what its boxes may use, running or not, and its workspaces
- * (core/key_usage.h); a box that is being made counts from before it is begun, so that many
- * requests at once get no more than one after the other, and no less.
+ * Quotas of keys. What a key has is what its boxes may use, running or not, its workspaces, and the
+ * layers that these, its snapshots and images stand on (core/key_usage.h); a box that is being made
+ * counts from before it is begun, so that many requests at once get no more than one after the
+ * other, and no less. How large a snapshot or an image is shows when it is made: it is looked at
+ * then, and goes again where it does not fit.
  */
+#include "api/quota.h"
 #include "api/call.h"
 #include "api/handlers.h"
 
@@ -25,6 +28,7 @@ struct api_hold {
 	struct key_usage usage;		  /* of what has no name yet */
 	char workspace[BOX_NAME_MAX + 1]; /* of the one box, or "" */
 	uint64_t workspace_bytes;	  /* of the usage, for it */
+	bool is_new;			  /* of an image: none has its name */
 	struct api_hold *next;
 	struct named_box *boxes; /* owned */
 	size_t count;
@@ -305,6 +309,59 @@ int api_quota_hold_build(struct api_call *c, struct cove *cove, const struct cov
 int api_quota_hold_image(struct api_call *c, struct cove *cove, const char *image, struct err *e)
 {
 	return has_image(cove, image) ? 0 : api_quota_hold_one(c, cove, KEY_QUOTA_IMAGES, e);
+}
+
+int api_quota_hold_kept(struct api_call *c, struct cove *cove, enum key_quota_id what,
+			const char *image, struct err *e)
+{
+	struct api_hold *hold;
+	int r = hold_new(c, &hold, e);
+
+	if (r < 0 || !hold)
+		return r;
+	hold->usage.of[what] = !image || !has_image(cove, image);
+	hold->usage.of[KEY_QUOTA_DISK] = 1;
+	hold->is_new = hold->usage.of[what];
+	return hold_take(c, cove, hold, e);
+}
+
+/* What is held is not counted, but for others: this call's byte is the thing itself. */
+int api_quota_rest(struct api_call *c, struct cove *cove, uint64_t *ret, struct err *e)
+{
+	uint64_t quota = c->who.is_operator ? 0 : c->who.key->quotas[KEY_QUOTA_DISK];
+	struct core_key_workspaces w = {0};
+	struct key_usage now = {0};
+	uint64_t used;
+	int r;
+
+	*ret = 0;
+	if (!quota)
+		return 0;
+	r = core_key_workspaces_look(cove, c->who.key->id, &w, e);
+	if (r == 0) {
+		pthread_mutex_lock(&c->api->quotas->lock);
+		r = boxes_of(c, cove, &w, &now, e);
+		pthread_mutex_unlock(&c->api->quotas->lock);
+	}
+	core_key_workspaces_done(&w);
+	if (r < 0)
+		return r;
+	used = now.of[KEY_QUOTA_DISK];
+	if (c->hold && used != KEY_EVERYTHING)
+		used -= c->hold->usage.of[KEY_QUOTA_DISK];
+	if (used <= quota) {
+		*ret = quota - used;
+		return 0;
+	}
+	return err_set(e, ERR_LIMIT, EDQUOT,
+		       "the quota disk of key '%s' does not hold it: remove a box, snapshot or "
+		       "image first, or make it smaller",
+		       c->who.key->name);
+}
+
+bool api_quota_holds_new(const struct api_call *c)
+{
+	return c->hold && c->hold->is_new;
 }
 
 int api_quota_hold_one(struct api_call *c, struct cove *cove, enum key_quota_id what, struct err *e)

@@ -5,12 +5,14 @@
  */
 #include "api/form.h"
 #include "api/handlers.h"
+#include "api/quota.h"
 
 #include "base/base64.h"
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/path.h"
 #include "base/rand.h"
+#include "core/admission.h"
 #include "core/core.h"
 #include "core/result.h"
 #include "http/multipart.h"
@@ -49,7 +51,9 @@ struct run_call {
 	char types[TRANSFERS_MAX]; /* of outputs: 'f', 'd', 0 */
 	struct cove_files files;
 	struct cove_copy how;
-	bool is_too_large; /* outputs are more than is taken */
+	struct cove *cove;
+	uint64_t in_bytes; /* of those in the JSON */
+	bool is_too_large; /* outputs are more than is taken, or than the disk has room for */
 };
 
 /* ---- what comes ---- */
@@ -99,6 +103,13 @@ static int take_input(struct run_call *run, struct cove *cove, json_t *object, s
 		return fd;
 	/* The form's parts are where all these are closed. */
 	run->form.parts[run->form.count++] = (struct api_part){.name = "in", .fd = fd};
+	run->in_bytes += (uint64_t)len;
+	if (run->in_bytes > api_spool_max(run->c, RUN_BYTES_MAX))
+		return err_set(e, ERR_LIMIT, EMSGSIZE,
+			       "the inputs are larger than the key's quota of disk");
+	r = core_disk_check(cove, e);
+	if (r < 0)
+		return r;
 	r = fd_write_full(fd, data, (size_t)len);
 	return r < 0 ? err_errno(e, -r, "keep an input") : add_input(run, in.to, fd, e);
 }
@@ -181,7 +192,8 @@ static bool on_copied(void *arg, uint64_t bytes, uint64_t files)
 {
 	struct run_call *run = arg;
 
-	run->is_too_large = bytes > RUN_BYTES_MAX;
+	run->is_too_large = bytes > api_spool_max(run->c, RUN_BYTES_MAX) ||
+			    (bytes > 0 && core_disk_check(run->cove, NULL) < 0);
 	return !run->is_too_large && api_goes_on(run->c);
 }
 
@@ -323,11 +335,13 @@ static int put_output(struct run_call *run, struct json *j, size_t i, bool with_
 		json_object_begin(j);
 		json_kv_str(j, "code",
 			    came_whole(t) ? "too_large" : cove_error_name(t->error.kind));
-		json_kv_str(j, "message",
-			    came_whole(t)	? "it is too long for JSON: ask for Accept: "
-						  "multipart/form-data"
-			    : run->is_too_large ? "the outputs are more than is taken"
-						: t->error.message);
+		json_kv_str(
+			j, "message",
+			came_whole(t) ? "it is too long for JSON: ask for Accept: "
+					"multipart/form-data"
+			: run->is_too_large
+				? "the outputs are more than is taken, or than there is room for"
+				: t->error.message);
 		json_object_end(j);
 	}
 	json_object_end(j);
@@ -436,6 +450,7 @@ static int run_once(struct api_call *c, struct cove *cove, struct err *e)
 	if (!run)
 		return err_errno(e, ENOMEM, "begin a command");
 	run->c = c;
+	run->cove = cove;
 	r = take_request(run, cove, e);
 	if (r == 0)
 		r = open_outputs(run, cove, e);

@@ -1,5 +1,6 @@
 /* Sessions: a caller's own id, always the same box. */
 #include "api/handlers.h"
+#include "api/quota.h"
 
 #include "core/core.h"
 

@@ -1,5 +1,6 @@
 /* Snapshots and the rules that keep them, rollback and forks; workspaces. */
 #include "api/handlers.h"
+#include "api/quota.h"
 
 #include "core/view.h"
 

@@ -11,6 +11,7 @@
  */
 #include "api/call.h"
 #include "api/handlers.h"
+#include "api/quota.h"
 
 #include "base/fd.h"
 

@@ -239,6 +239,35 @@ int core_host_memory(uint64_t *ret_total, uint64_t *ret_available, struct err *e
 	return 0;
 }
 
+uint64_t core_disk_reserve(const struct cove *cove)
+{
+	struct core_admission *a = cove->admission;
+	uint64_t reserve;
+
+	if (!a)
+		return 0;
+	pthread_mutex_lock(&a->lock);
+	reserve = a->o.disk_reserve;
+	pthread_mutex_unlock(&a->lock);
+	return reserve;
+}
+
+int core_disk_check(const struct cove *cove, struct err *e)
+{
+	uint64_t reserve = core_disk_reserve(cove);
+	struct statvfs disk;
+
+	if (!reserve)
+		return 0;
+	if (statvfs(cove->state.home, &disk) < 0)
+		return err_errno(e, errno, "look at the disk of '%s'", cove->state.home);
+	if ((uint64_t)disk.f_bavail * disk.f_frsize >= reserve)
+		return 0;
+	return err_set(e, ERR_FULL, ENOSPC,
+		       "the server's disk has no room for the request: its operator can make some "
+		       "with `cove system prune` (--disk-reserve)");
+}
+
 static uint64_t share_of(const struct core_share *s, uint64_t whole)
 {
 	return s->percent ? whole / 100 * s->percent : s->bytes;

@@ -45,6 +45,11 @@ struct core_admission *core_admission_new(const struct core_admission_options *o
 void core_admission_set(struct core_admission *a, const struct core_admission_options *o);
 void core_admission_free(struct core_admission *a); /* NULL is fine */
 
+/* What the host's disk is to have left, whoever writes to it; 0: nothing was asked for. */
+uint64_t core_disk_reserve(const struct cove *cove);
+/* Not less left than that, for what a request has written beside boxes. ERR_FULL. */
+int core_disk_check(const struct cove *cove, struct err *e);
+
 /* What /proc/meminfo says, in bytes. */
 int core_host_memory(uint64_t *ret_total, uint64_t *ret_available, struct err *e);
 

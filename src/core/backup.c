@@ -706,6 +706,7 @@ static int write_all(struct backup *b, int fd, struct err *e)
 {
 	int r = parcel_begin(b->w, fd, b->kind, e);
 
+	parcel_bound(b->w, b->o.max_bytes, b->o.disk_reserve);
 	if (r == 0 && (b->only || b->cove->state.home_fd >= 0))
 		r = put_all(b);
 	r = r == 0 ? parcel_end(b->w, e) : r;
@@ -727,11 +728,8 @@ static int write_file(struct backup *b, int dir_fd, const char *name, struct err
 	if (fd < 0)
 		return err_errno(e, -fd, "write '%.120s'", name);
 	r = write_all(b, fd, e);
-	if (r == 0) {
-		r = name_file(dir_fd, fd, named, tmp, name);
-		if (r < 0)
-			err_errno(e, -r, "write '%.120s'", name);
-	}
+	if (r == 0 && (r = name_file(dir_fd, fd, named, tmp, name)) < 0)
+		err_errno(e, -r, "write '%.120s'", name);
 	if (r < 0)
 		unlinkat(dir_fd, tmp, 0);
 	return r;

@@ -8,10 +8,12 @@
 #include "core/transfer.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 struct get {
 	struct transfer t;
@@ -103,6 +105,8 @@ struct sink {
 	const char *path; /* borrowed; in the box */
 	int fd;
 	bool waits;	    /* a write to it may wait: no file */
+	bool is_fresh;	    /* an empty file, from its beginning on: holes stay holes */
+	bool is_hole;	    /* it ends in one */
 	struct buf bytes;   /* when fd is -1; otherwise what is to be written, of a tar */
 	bool is_tar;	    /* it is a directory */
 	struct tar_out tar; /* then */
@@ -111,12 +115,40 @@ struct sink {
 /* What a pipe takes at once when it is ready. */
 enum { SINK_PIECE = 4096 };
 
+static bool is_zero(const uint8_t *p, size_t n)
+{
+	return p[0] == 0 && memcmp(p, p + 1, n - 1) == 0;
+}
+
+/* Into a file that was empty: where it reads as zeros anyway nothing is written. */
+static int sink_write_sparse(struct sink *s, const uint8_t *p, size_t n)
+{
+	if (n == 0)
+		return 0;
+	if (!is_zero(p, n)) {
+		s->is_hole = false;
+		return onto_host_write(s->fd, p, n);
+	}
+	s->is_hole = true;
+	return lseek(s->fd, (off_t)n, SEEK_CUR) < 0 ? -errno : 0;
+}
+
+/* A hole at its end is part of it. */
+static int sink_end_hole(struct sink *s)
+{
+	off_t at = s->is_hole ? lseek(s->fd, 0, SEEK_CUR) : 0;
+
+	return at < 0 || (s->is_hole && ftruncate(s->fd, at) < 0) ? -errno : 0;
+}
+
 /* -ECANCELED: the caller gave up while there was no room. */
-static int sink_write(struct transfer *t, const struct sink *s, const uint8_t *p, size_t n)
+static int sink_write(struct transfer *t, struct sink *s, const uint8_t *p, size_t n)
 {
 	struct pollfd wait = {.fd = s->fd, .events = POLLOUT};
 	int r = 0;
 
+	if (s->is_fresh)
+		return sink_write_sparse(s, p, n);
 	if (!s->waits || !t->how.progress)
 		return onto_host_write(s->fd, p, n);
 	while (r == 0 && n > 0) {
@@ -177,7 +209,10 @@ static int sink_tar_frame(struct transfer *t, struct sink *s, const struct wire_
 	if (f->type != WIRE_OK || s->tar.in_file)
 		return core_unexpected(&t->call.q, f, e);
 	r = sink_flush(t, s, tar_out_end(&s->tar, e), e);
-	return r < 0 ? r : 1;
+	if (r < 0)
+		return r;
+	r = sink_end_hole(s);
+	return r < 0 ? sink_failed(r, "the tar", e) : 1;
 }
 
 /* ENTRY of a file, DATA, EOF, OK, and nothing else. 1 at the end. */
@@ -213,7 +248,8 @@ static int sink_frame(struct transfer *t, struct sink *s, int *step, const struc
 	if (f->type == WIRE_EOF && *step == 1) {
 		*step = 2;
 		t->files++;
-		return 0;
+		r = sink_end_hole(s);
+		return r < 0 ? sink_failed(r, "the file's bytes", e) : 0;
 	}
 	return f->type == WIRE_OK && *step == 2 ? 1 : core_unexpected(&t->call.q, f, e);
 }
@@ -246,6 +282,15 @@ static int get_one(struct cove_box *box, const char *path, struct sink *s,
 	return transfer_end(&t, r < 0 ? r : (int)t.left_out);
 }
 
+static bool is_fresh(int fd)
+{
+	struct stat st;
+	int flags = fcntl(fd, F_GETFL);
+
+	return flags >= 0 && !(flags & O_APPEND) && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
+	       st.st_size == 0 && lseek(fd, 0, SEEK_CUR) == 0;
+}
+
 int cove_get_fd(struct cove_box *box, const char *box_path, int fd, const struct cove_copy *how,
 		struct cove_error *err)
 {
@@ -257,6 +302,7 @@ int cove_get_fd(struct cove_box *box, const char *box_path, int fd, const struct
 	if (r == 0) {
 		s->fd = fd;
 		s->waits = fstat(fd, &st) == 0 && !S_ISREG(st.st_mode);
+		s->is_fresh = !s->waits && is_fresh(fd);
 		buf_init(&s->bytes, INIT_UNSIZED_MAX + (1u << 20));
 		tar_out_init(&s->tar, &s->bytes, box_path);
 		r = get_one(box, box_path, s, how, &e);

@@ -15,6 +15,7 @@
 #include "base/rand.h"
 #include "base/str.h"
 #include "core/flatten.h"
+#include "core/key_usage.h"
 #include "core/view.h"
 
 #include <errno.h>
@@ -139,6 +140,7 @@ static int publish(struct commit *c, const struct snapshot_make *how, char ret[B
 	struct snapshot_texts t = {.flat = FLATTEN_NONE, .workspace_flat = FLATTEN_NONE};
 	const struct spec *spec = &c->record.spec;
 	const char *const *below = (const char *const *)c->below.layers;
+	struct core_key_snapshot quota = {0};
 	autoclose int lock_fd = -1;
 	int r;
 
@@ -150,6 +152,10 @@ static int publish(struct commit *c, const struct snapshot_make *how, char ret[B
 		flatten_make(c->cove, spec->layers, spec->layer_count, spec->created_ms, &t.flat);
 		flatten_make(c->cove, below, c->below.count, spec->created_ms, &t.workspace_flat);
 	}
+	/* Without a name it gets one that begins with the box's. */
+	if (r == 0 && !how->transient)
+		r = core_key_snapshot_begin(c->cove, spec->owner, how->name ? how->name : c->box,
+					    &quota, e);
 	if (r == 0)
 		r = layers_lock(&c->cove->state, &lock_fd, e);
 	if (r == 0)
@@ -170,6 +176,8 @@ static int publish(struct commit *c, const struct snapshot_make *how, char ret[B
 		r = layers_check(&c->cove->state, sn->workspace_layers, sn->workspace_layer_count,
 				 e);
 	if (r == 0)
+		r = core_key_snapshot_check(c->cove, &quota, sn, e);
+	if (r == 0)
 		r = write_named(c, how, sn, e);
 	if (r == 0)
 		str_copy(ret, BOX_NAME_MAX + 1, sn->name);
@@ -179,6 +187,7 @@ static int publish(struct commit *c, const struct snapshot_make *how, char ret[B
 				    (const char *const[]){c->root.id, c->workspace.id, t.flat.id,
 							  t.workspace_flat.id},
 				    4);
+	core_key_snapshot_done(&quota);
 	flatten_done(c->cove, &t.flat);
 	flatten_done(c->cove, &t.workspace_flat);
 	buf_done(&t.spec);

@@ -114,6 +114,10 @@ static int take(struct cove *cove, const struct spec *box, const char *name, uin
 		return r;
 	r = snapshot_make(cove, box->name, &(struct snapshot_make){.name = full, .inside = true},
 			  &sn, e);
+	/* Whose key it is, and what else that has, is not the box's to know. */
+	if (r == -EDQUOT)
+		err_set(e, ERR_LIMIT, EDQUOT,
+			"what this box's owner may have leaves no room for one more snapshot");
 	if (r == 0) {
 		*ret = (struct snapshot_inside){.frozen_us = sn.frozen_us, .total_us = sn.total_us};
 		str_copy(ret->name, sizeof(ret->name), sn.name);

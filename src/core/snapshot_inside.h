@@ -6,7 +6,8 @@
  * which is its owner's to do. Together they take no more than the box's own limit of disk: beyond
  * that the oldest of them go. (In a pool what they hold is charged to the box's own quota.) One
  * that has a tag is its owner's: it counts for neither and stays, as all snapshots do that were
- * made from outside.
+ * made from outside. To the owner's key each counts as one that was made from outside: where that
+ * may have no more, the box gets none (core/key_usage.h).
  */
 #pragma once
 

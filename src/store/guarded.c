@@ -18,11 +18,59 @@ const struct guarded guarded_list[] = {
 	{NULL, ".ssh", false},		{0}};
 
 /* Also these do not come back; as files of a shared directory they are too many to be pinned. */
-static const char *const more_names[] = {
-	".bash_aliases", ".bash_login", ".bash_logout", ".cargo",    ".devcontainer.json",
-	".gdbinit",	 ".gitconfig",	".gvimrc",	".lldbinit", ".npmrc",
-	".nvimrc",	 ".run",	".vimrc",	".windsurf", ".yarnrc",
-	".yarnrc.yml",	 ".zlogin",	".zprofile"};
+static const char *const more_names[] = {".bash_aliases",
+					 ".bash_login",
+					 ".bash_logout",
+					 ".bazelrc",
+					 ".bundle",
+					 ".cargo",
+					 ".continue",
+					 ".devcontainer.json",
+					 ".dir-locals.el",
+					 ".dir-locals-2.el",
+					 ".fleet",
+					 ".gdbinit",
+					 ".gitconfig",
+					 ".gvimrc",
+					 ".irbrc",
+					 ".jj",
+					 ".kiro",
+					 ".lldbinit",
+					 ".lvimrc",
+					 ".mise",
+					 ".mise.local.toml",
+					 ".mise.toml",
+					 ".npmrc",
+					 ".nvimrc",
+					 ".opencode",
+					 ".pdbrc",
+					 ".pnpmfile.cjs",
+					 ".pnpmfile.mjs",
+					 ".pryrc",
+					 ".Renviron",
+					 ".roo",
+					 ".Rprofile",
+					 ".run",
+					 ".rvmrc",
+					 ".theia",
+					 ".vimrc",
+					 ".windsurf",
+					 ".yarnrc",
+					 ".yarnrc.yml",
+					 ".zlogin",
+					 ".zprofile",
+					 "mise.local.toml",
+					 "mise.toml",
+					 "opencode.json",
+					 "opencode.jsonc"};
+
+/* Of these directories only this; the rest of them is a history, or plain data. */
+static const struct {
+	const char *dir, *name;
+} more_below[] = {{".hg", "hgrc"},
+		  {".hg", "hgrc-not-shared"},
+		  {".hg", "sharedpath"}, /* it names the repository, settings and all */
+		  {".github", "hooks"}};
 
 /* Some file systems do not tell capitals from small letters. */
 static bool is_name(const char *part, size_t len, const char *name)
@@ -37,6 +85,18 @@ static bool is_guarded_name(const char *part, size_t len)
 			return true;
 	for (size_t i = 0; i < sizeof(more_names) / sizeof(more_names[0]); i++)
 		if (is_name(part, len, more_names[i]))
+			return true;
+	return false;
+}
+
+/* The parts of a path as they stand: the first of `len` bytes, the second behind its slash. */
+static bool is_guarded_below(const char *part, size_t len)
+{
+	const char *next = part[len] ? part + len + 1 : part + len;
+
+	for (size_t i = 0; i < sizeof(more_below) / sizeof(more_below[0]); i++)
+		if (is_name(part, len, more_below[i].dir) &&
+		    is_name(next, strcspn(next, "/"), more_below[i].name))
 			return true;
 	return false;
 }
@@ -87,7 +147,7 @@ bool guarded_is(const char *path)
 		size_t len = strcspn(part, "/");
 		bool is_last = part[len] == 0;
 
-		if (is_guarded_name(part, len))
+		if (is_guarded_name(part, len) || is_guarded_below(part, len))
 			return true;
 		if (in_git && is_guarded_in_git(part, len))
 			return true;

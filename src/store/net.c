@@ -132,6 +132,33 @@ int net_default_text(struct state *st, char **ret, size_t *ret_len, struct err *
 	return r < 0 ? err_errno(e, -r, "read the default policy") : 0;
 }
 
+/* As the language of policies (YAML) has them: from a '#' at a line's beginning or behind a blank,
+ * where it stands in no quotes. */
+void net_drop_comments(char *text)
+{
+	char *to = text, quote = 0, before = '\n';
+
+	for (const char *p = text; *p; before = *p++) {
+		if (quote == '"' && *p == '\\' && p[1]) {
+			*to++ = *p++;
+		} else if (quote) {
+			quote = *p == quote ? 0 : quote;
+		} else if (*p == '#' && strchr(" \t\n", before)) {
+			p += strcspn(p, "\n");
+			while (to > text && (to[-1] == ' ' || to[-1] == '\t'))
+				to--;
+			if (!*p)
+				break;
+		} else if ((*p == '"' || *p == '\'') &&
+			   /* A quote in quotes is written twice. */
+			   (strchr(" \t\n[{,:-", before) || (*p == '\'' && before == '\''))) {
+			quote = *p;
+		}
+		*to++ = *p;
+	}
+	*to = 0;
+}
+
 /* ---- authorities ---- */
 
 int net_ca_dir(struct state *st, bool make, struct err *e)

@@ -46,6 +46,8 @@ int net_set_default(struct state *st, const char *preset, const char *text, size
 		    struct err *e);
 /* The text where it is "file"; owned. */
 int net_default_text(struct state *st, char **ret, size_t *ret_len, struct err *e);
+/* Cuts the comments out of a policy's text that is to be shown; never of one that is to hold. */
+void net_drop_comments(char *text);
 
 /* The directory of the premade ones, or -errno. */
 int net_ca_dir(struct state *st, bool make, struct err *e);

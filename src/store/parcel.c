@@ -8,11 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #define MAGIC "cove pack 1 "
 
-enum { MAGIC_BYTES = sizeof(MAGIC) - 1 };
+enum { MAGIC_BYTES = sizeof(MAGIC) - 1, ROOM_STEP = 16 << 20 };
 
 static void put_le(uint8_t *to, uint64_t v, size_t bytes)
 {
@@ -31,10 +32,30 @@ static uint64_t get_le(const uint8_t *from, size_t bytes)
 
 /* ---- writing ---- */
 
+static int check_room(struct parcel_writer *w, size_t n, struct err *e)
+{
+	struct statvfs disk;
+
+	if (w->bytes_max && w->bytes + n > w->bytes_max)
+		return err_set(e, ERR_LIMIT, EFBIG, "the file would be longer than %llu bytes",
+			       (unsigned long long)w->bytes_max);
+	if (!w->disk_reserve || (w->looked_at && w->bytes - w->looked_at < ROOM_STEP))
+		return 0;
+	w->looked_at = w->bytes;
+	if (fstatvfs(w->fd, &disk) < 0)
+		return err_errno(e, errno, "look at the disk of the file");
+	if ((uint64_t)disk.f_bavail * disk.f_frsize >= w->disk_reserve)
+		return 0;
+	return err_set(e, ERR_FULL, ENOSPC, "the disk has no room for the file");
+}
+
 static int put(struct parcel_writer *w, const void *p, size_t n, struct err *e)
 {
-	int r = fd_write_full(w->fd, p, n);
+	int r = check_room(w, n, e);
 
+	if (r < 0)
+		return r;
+	r = fd_write_full(w->fd, p, n);
 	w->bytes += n;
 	return r < 0 ? err_errno(e, -r, "write the file") : 0;
 }
@@ -56,10 +77,17 @@ int parcel_begin(struct parcel_writer *w, int fd, const char *kind, struct err *
 
 	w->fd = fd;
 	w->count = w->bytes = 0;
+	w->bytes_max = w->disk_reserve = w->looked_at = 0;
 	w->held = 0;
 	sha256_init(&w->all);
 	snprintf(line, sizeof(line), MAGIC "%.*s\n", PARCEL_KIND_MAX, kind);
 	return put(w, line, strlen(line), e);
+}
+
+void parcel_bound(struct parcel_writer *w, uint64_t bytes_max, uint64_t disk_reserve)
+{
+	w->bytes_max = bytes_max;
+	w->disk_reserve = disk_reserve;
 }
 
 int parcel_member(struct parcel_writer *w, const void *head, size_t len, struct err *e)

@@ -30,11 +30,15 @@ struct parcel_writer {
 	int fd; /* borrowed */
 	struct sha member, all;
 	uint64_t count, bytes;
+	uint64_t bytes_max, disk_reserve; /* parcel_bound */
+	uint64_t looked_at;		  /* how long it was when its disk was */
 	size_t held;
 	uint8_t piece[PARCEL_PIECE_MAX];
 };
 
 int parcel_begin(struct parcel_writer *w, int fd, const char *kind, struct err *e);
+/* From here on: how long the file may be, and what its disk is to have left; 0: any, nothing. */
+void parcel_bound(struct parcel_writer *w, uint64_t bytes_max, uint64_t disk_reserve);
 int parcel_member(struct parcel_writer *w, const void *head, size_t len, struct err *e);
 int parcel_add(struct parcel_writer *w, const void *p, size_t n, struct err *e);
 int parcel_member_end(struct parcel_writer *w, struct err *e);

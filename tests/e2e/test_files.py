@@ -340,6 +340,19 @@ def test_sparse_and_growing_file(cove, shared):
     assert cove("cp", f"{shared}:/tmp/sparse", "-").ok().out == bytes(3 << 20)
 
 
+def test_an_empty_file_as_stdout_gets_holes(cove, shared, tmp):
+    in_box(cove, shared, "printf x > /tmp/h; truncate -s 3M /tmp/h; printf y >> /tmp/h; truncate -s 8M /tmp/h")
+    for head in (b"", b"before"):
+        with open(tmp / "out", "w+b") as out:
+            out.write(head)
+            out.flush()
+            argv = [cove.program, "cp", f"{shared}:/tmp/h", "-"]
+            assert subprocess.run(argv, env=cove.env, stdout=out).returncode == 0
+        expected = b"x" + bytes((3 << 20) - 1) + b"y" + bytes((5 << 20) - 1)
+        assert (tmp / "out").read_bytes() == head + expected
+        assert ((tmp / "out").stat().st_blocks < 4096) == (not head)
+
+
 def test_interrupted_copy_leaves_the_box_usable(cove, shared, tmp):
     process = cove.start("cp", "-", f"{shared}:/tmp/half")
     process.stdin.write(b"x" * (4 << 20))

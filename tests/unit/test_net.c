@@ -51,6 +51,26 @@ TEST(presets)
 	CHECK(!net_is_closed("balanced") && !net_is_closed("open") && !net_is_closed("file"));
 }
 
+TEST(comments_are_cut_out_and_nothing_else)
+{
+	static const char *const cases[][2] = {
+		{"# ours\nrules: # ten\n  - allow: a.com\t#x\n#end",
+		 "\nrules:\n  - allow: a.com\n"},
+		{"a: b#c\nd: \"x # y\" # z\n", "a: b#c\nd: \"x # y\"\n"},
+		{"a: 'it''s # in' # out", "a: 'it''s # in'"},
+		{"a: \"\\\" # in\" # out\n", "a: \"\\\" # in\"\n"},
+		{"use: ['a#b', c] #\n", "use: ['a#b', c]\n"},
+		{"", ""},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		autofree char *text = strdup(cases[i][0]);
+
+		net_drop_comments(text);
+		CHECK_STR(text, cases[i][1]);
+	}
+}
+
 HOME_TEST(the_default)
 {
 	autofree char *text = NULL;

@@ -466,10 +466,35 @@ TEST(what_is_guarded)
 					  "tools/head",
 					  ".git/rebase-merge/git-rebase-todo",
 					  "a/.gitconfig",
+					  ".hg/hgrc",
+					  "sub/.hg/sharedpath",
+					  ".jj/repo/config.toml",
+					  "opencode.json",
+					  ".opencode/x",
+					  ".roo/mcp.json",
+					  ".continue/config.json",
+					  ".kiro/x",
+					  ".theia/tasks.json",
+					  ".fleet/run.json",
+					  ".github/hooks/x",
+					  "a/.github/Hooks",
+					  ".Rprofile",
+					  ".irbrc",
+					  ".pryrc",
+					  ".pdbrc",
+					  ".rvmrc",
+					  ".bundle/config",
+					  ".bazelrc",
+					  ".lvimrc",
+					  ".mise.toml",
+					  "a/mise.toml",
+					  ".pnpmfile.cjs",
 					  ".devcontainer.json"};
 	static const char *const no[] = {".git",       ".git/HEAD",   ".git/objects/ab/cd",
 					 "hooks",      "src/config",  "Makefile",
-					 ".gitignore", "x.git/hooks", ".vscodex/file"};
+					 ".gitignore", "x.git/hooks", ".vscodex/file",
+					 ".hg",	       ".hg/store/x", ".github/workflows/x.yml",
+					 ".github",    "hgrc",	      "opencode.jsonx"};
 
 	for (size_t i = 0; i < sizeof(yes) / sizeof(yes[0]); i++)
 		CHECK(guarded_is(yes[i]));
