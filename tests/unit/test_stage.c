@@ -435,7 +435,7 @@ TEST(a_directory_is_its_own_where_only_it_changed_it)
 	check_clean();
 }
 
-/* Where the box has what it had at the last merge, and what came in the way of one is the host's. */
+/* Where the box has what it had then; and what came in the way of a merge. */
 TEST(what_the_host_changed_since_is_the_hosts)
 {
 	const struct stage_seen box = {.ino = 7, .ctime_ns = 1};
