@@ -4,8 +4,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <string.h>
 #include <unistd.h>
 
+static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
+static const char *end_sentence;
+static pid_t end_of;
 static int cancel_end = -1;
 static volatile sig_atomic_t cancelled_by;
 
@@ -20,7 +24,6 @@ static void on_signal(int sig)
 
 int cancel_catch(void)
 {
-	static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
 	int fds[2];
 
 	if (pipe2(fds, O_CLOEXEC | O_NONBLOCK) < 0)
@@ -37,6 +40,31 @@ int cancel_catch(void)
 				  NULL);
 	}
 	return fds[0];
+}
+
+/* It says why the program ends, and ends it as the signal would have. */
+static void on_end(int sig)
+{
+	if (getpid() == end_of) /* and no child of its */
+		(void)!write(STDERR_FILENO, end_sentence, strlen(end_sentence));
+	(void)signal(sig, SIG_DFL);
+	(void)raise(sig);
+}
+
+void cancel_say(const char *line)
+{
+	end_sentence = line;
+	end_of = getpid();
+	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+		struct sigaction old;
+
+		sigaction(ends[i], NULL, &old);
+		if (old.sa_handler != SIG_IGN)
+			sigaction(
+				ends[i],
+				&(struct sigaction){.sa_handler = on_end, .sa_flags = SA_RESETHAND},
+				NULL);
+	}
 }
 
 int cancel_signal(void)

@@ -5,5 +5,9 @@
  * so. -1: none can be had, and a signal ends the program as ever. */
 int cancel_catch(void);
 
+/* For verbs that such a signal ends where they are: the line that is written to stderr then, which
+ * stays valid. */
+void cancel_say(const char *line);
+
 /* Which one came; 0: none. */
 int cancel_signal(void);

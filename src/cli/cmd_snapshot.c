@@ -1,6 +1,7 @@
 /* cove snapshot: the state of a box, kept. */
 #include "base/clock.h"
 #include "base/size.h"
+#include "cli/cancel.h"
 #include "cli/list.h"
 #include "cli/watch.h"
 #include "core/view.h"
@@ -71,8 +72,9 @@ static int print_made(struct cli *c, const struct cove_snapshot_info *s)
 			 s->name);
 	if (s->copy_left_out)
 		cli_note("not in it: what the box wrote to its copy of a host directory and did "
-			 "not merge (`cove merge %s` brings it there)",
-			 s->box);
+			 "not merge (`cove merge %s` brings it there); the box cannot be rolled "
+			 "back to it, boxes can be made of it (`cove fork %s`)",
+			 s->box, s->name);
 	return r;
 }
 
@@ -90,6 +92,7 @@ static int create(struct cli *c)
 	struct watch watch;
 	int r;
 
+	cancel_say("cove: interrupted; `cove snapshot ls` shows whether it was made\n");
 	watch_start_words(&watch, "keeping the state of", c->o.args[0], c->o.json);
 	r = cove_snapshot_create(c->cove, c->o.args[0], &o, &made, &err);
 	watch_stop(&watch);

@@ -1,5 +1,6 @@
 /* cove system: what Cove keeps on disk: how much, what can go, whether it is whole. */
 #include "base/size.h"
+#include "cli/cancel.h"
 #include "cli/list.h"
 #include "cli/watch.h"
 
@@ -165,6 +166,7 @@ static int verify(struct cli *c)
 		json_key(d.j, "problems");
 		json_array_begin(d.j);
 	}
+	cancel_say("cove: interrupted before all of it was looked at\n");
 	watch_start_words(&d.watch, "verifying", "what is kept", c->o.json);
 	r = cove_system_verify(c->cove, c->o.deep, on_damage, &d, &done, &err);
 	watch_stop(&d.watch);
@@ -269,11 +271,14 @@ static int backup_as(struct cli *c, const char *doing,
 
 static int backup(struct cli *c)
 {
+	cancel_say("cove: interrupted; the backup was not made\n");
 	return backup_as(c, "writing", cove_system_backup);
 }
 
 static int restore(struct cli *c)
 {
+	cancel_say("cove: interrupted before all of it was restored: say it again, or "
+		   "`cove system prune` removes the layers that are left\n");
 	return backup_as(c, "restoring", cove_system_restore);
 }
 
@@ -284,7 +289,9 @@ static const struct verb system_backup = {
 	.help = "Images, layers, blobs, snapshots, boxes, workspaces and policies. A running\n"
 		"box is frozen while it is copied. Secrets are in it only with --secrets: then\n"
 		"the file holds their values. Logs and the audit log are not. The file is whole\n"
-		"or absent.\n"
+		"or absent: what an interruption cuts off leaves none. A box that runs and\n"
+		"cannot be frozen on this host, or a workspace of one, is left out and named,\n"
+		"and the exit status is 125: stop it and back up again.\n"
 		"\n"
 		"Examples\n"
 		"  cove system backup /srv/cove.backup\n"

@@ -180,9 +180,14 @@ static int import(struct cli *c)
 		return cli_usage(c, "stdin is a terminal; pipe a tar into it");
 	autoclose int fd =
 		is_stdin ? dup(STDIN_FILENO) : open(file, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-	if (fd < 0)
-		return cli_error(c, errno == ENOENT ? COVE_NOT_FOUND : COVE_DENIED,
-				 "open '%.120s': %s", file, strerror(errno));
+	if (fd < 0) {
+		int code = errno;
+		bool is_swapped = has_name && code == ENOENT && access(c->o.args[0], F_OK) == 0;
+
+		return cli_error(c, code == ENOENT ? COVE_NOT_FOUND : COVE_DENIED,
+				 "open '%.120s': %s%s", file, strerror(code),
+				 is_swapped ? " (the name comes first, then the file)" : "");
+	}
 	return import_from(c, has_name ? c->o.args[0] : c->o.image_name, file, fd);
 }
 

@@ -1,4 +1,5 @@
 /* cove snapshot export, import: one snapshot as one file. */
+#include "cli/cancel.h"
 #include "cli/cli.h"
 #include "cli/watch.h"
 
@@ -10,6 +11,7 @@ static int export_one(struct cli *c)
 	struct watch watch;
 	int r;
 
+	cancel_say("cove: interrupted; no file was made\n");
 	watch_start_words(&watch, "exporting", c->o.args[0], c->o.json);
 	r = cove_snapshot_export(c->cove, c->o.args[0], c->o.args[1], &options, &err);
 	watch_stop(&watch);
@@ -27,6 +29,8 @@ static int import_one(struct cli *c)
 	struct watch watch;
 	int r;
 
+	cancel_say("cove: interrupted; `cove snapshot ls` shows whether it was made, and "
+		   "`cove system prune` removes what is left of it\n");
 	watch_start_words(&watch, "importing", c->o.args[0], c->o.json);
 	r = cove_snapshot_import(c->cove, c->o.args[0], name, &options, &err);
 	watch_stop(&watch);

@@ -15,6 +15,11 @@
  * box removed or replaced must not have changed at all.
  * Directories that go are not judged: what is in them is.
  *
+ * What the box has left alone since an earlier merge of it, and the host has not, is neither: the
+ * host's stays, and the box its own, whose view of the directory is not changed from here. That it
+ * was left alone a file's inode and ctime tell, so a merge lets no change of a running box have
+ * the ctime of what it read: it waits for the clock's next tick, and writes back what is mapped.
+ *
  * A directory that comes to the host below a mounted overlay is none to the kernel there: it takes
  * the box's for one that has nothing below it, and of names that the box removes from it later no
  * whiteout would tell. A box that runs is stopped for such a merge, which begins anew then.
@@ -41,11 +46,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
+
+enum { TICK_STEPS_MAX = 50 }; /* milliseconds; the slowest kernel's tick is 10 */
 
 struct back {
 	struct merge *m;
@@ -330,9 +339,15 @@ static int note_way(struct back *b, struct err *e)
 	return note_dir(b, dir, e);
 }
 
+static struct stage_seen seen_in_box(const struct back *b)
+{
+	return (struct stage_seen){.ino = b->head.box_ino, .ctime_ns = b->head.box_ctime_ns};
+}
+
 /* What has to be done on the host for a change that is taken. */
 static int list_ops(struct back *b, struct err *e)
 {
+	const struct stage_seen box = seen_in_box(b);
 	unsigned before = b->head.before_mode, after = b->head.after_mode;
 	bool is_type = before && after && (before & S_IFMT) != (after & S_IFMT);
 	bool goes = before && (!after || (is_type && (S_ISDIR(before) || S_ISDIR(after))));
@@ -348,9 +363,10 @@ static int list_ops(struct back *b, struct err *e)
 		return r;
 	if (comes && S_ISDIR(after))
 		return stage_add(&b->stage, STAGE_MAKE_DIR, b->path, after, 0, NULL, e);
-	if (comes)
-		return put(b, e);
-	return stage_add(&b->stage, STAGE_MODE, b->path, after, 0, NULL, e);
+	r = comes ? put(b, e) : stage_add(&b->stage, STAGE_MODE, b->path, after, 0, NULL, e);
+	if (r == 0)
+		stage_add_box(&b->stage, &box);
+	return r;
 }
 
 /* Would the host see a difference? Owners and attributes do not come back. */
@@ -372,6 +388,14 @@ static int leave_out(struct back *b, const char *why)
 	    S_ISDIR(b->head.after_mode) != S_ISDIR(b->head.before_mode))
 		b->has_kept = str_copy(b->kept, sizeof(b->kept), b->path);
 	return say(b, COVE_MERGE_LEFT_OUT, why);
+}
+
+/* The host's change alone. A directory that it removed may come back with what is new in it. */
+static int leave_to_host(struct back *b)
+{
+	static const char why[] = "only the host changed it since it was merged";
+
+	return S_ISDIR(b->head.after_mode) ? say(b, COVE_MERGE_LEFT_OUT, why) : leave_out(b, why);
 }
 
 /* A directory that comes where something else was: nothing is below it yet. */
@@ -399,6 +423,7 @@ static bool makes_dir(const struct back *b)
 static int judge(struct back *b, struct err *e)
 {
 	const char *why = why_left_out(b);
+	const struct stage_seen box = seen_in_box(b);
 	bool is_blocked;
 	struct stat st;
 	int r;
@@ -414,6 +439,8 @@ static int judge(struct back *b, struct err *e)
 		r = -ENOENT;
 	if (r < 0 && r != -ENOENT)
 		return say(b, COVE_MERGE_CONFLICT, "a link or another file system is in its way");
+	if (stage_is_hosts(&b->stage, b->path, &b->was, b->head.after_mode, &box))
+		return leave_to_host(b);
 	/* A path of the caller's may be all that is taken. */
 	is_blocked = r == -ENOENT && b->head.after_mode && !is_in_fresh(b) &&
 		     stage_is_blocked(b->dir_fd, b->path);
@@ -553,6 +580,29 @@ static int run_send(void *arg, int out, struct err *e)
 	return merge_send(&job, out, e);
 }
 
+/* What the box changes after this has a ctime of its own: a tick of the clock later, and also where
+ * it has the file mapped, since pages that were written back fault again. It is frozen. */
+static int part_times(const struct back *b, struct err *e)
+{
+	int disk = b->tree.volume.stat_fd >= 0 ? b->tree.volume.stat_fd : b->tree.box_fd;
+	struct timespec from, now;
+
+	if (b->tree.held) {
+		autoclose int fd = openat(disk, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+		if (fd < 0 || syncfs(fd) < 0)
+			return err_errno(e, errno, "sync the box's files");
+	}
+	clock_gettime(CLOCK_REALTIME_COARSE, &from);
+	for (int i = 0; i < TICK_STEPS_MAX; i++) {
+		clock_gettime(CLOCK_REALTIME_COARSE, &now);
+		if (now.tv_sec != from.tv_sec || now.tv_nsec != from.tv_nsec)
+			break;
+		(void)poll(NULL, 0, 1);
+	}
+	return 0;
+}
+
 static int compare(struct back *b, struct err *e)
 {
 	int dirs[2];
@@ -566,6 +616,10 @@ static int compare(struct back *b, struct err *e)
 			       "box '%s' runs and cannot be frozen on this host: stop it first "
 			       "(cove stop %s)",
 			       b->tree.name, b->tree.name);
+	if (!b->m->o->dry_run)
+		r = part_times(b, e);
+	if (r < 0)
+		return r;
 	for (size_t i = 0; i < b->tree.copy_count; i++)
 		dirs[reader.dir_count++] = b->tree.copy[i].fd;
 	b->begun_ns = fd_birth_ns(b->tree.copy[0].fd);

@@ -113,6 +113,11 @@ static int is_sent(struct sending *s, const struct merge_head *h, const char *pa
 	return r == -ENOSPC ? -E2BIG : r;
 }
 
+static uint64_t ctime_of(const struct stat *st)
+{
+	return (uint64_t)st->st_ctim.tv_sec * 1000000000u + (uint64_t)st->st_ctim.tv_nsec;
+}
+
 static int on_tree_change(void *arg, const struct diff_change *c)
 {
 	struct sending *s = arg;
@@ -123,7 +128,9 @@ static int on_tree_change(void *arg, const struct diff_change *c)
 			       .deep = c->deep,
 			       .before_mode = c->before ? c->before->st.st_mode : 0,
 			       .after_mode = c->after ? c->after->st.st_mode : 0,
-			       .size = c->after ? (uint64_t)c->after->st.st_size : 0};
+			       .size = c->after ? (uint64_t)c->after->st.st_size : 0,
+			       .box_ino = c->after ? c->after->st.st_ino : 0,
+			       .box_ctime_ns = c->after ? ctime_of(&c->after->st) : 0};
 	bool is_new = c->kind == DIFF_ADDED || c->what & (DIFF_TYPE | DIFF_CONTENT);
 	autoclose int fd = -1;
 	char target[MERGE_LINK_MAX + 1];

@@ -27,7 +27,8 @@ struct merge_head {
 	uint8_t kind, what, deep, origin_len; /* 0: it is no copy, or none knows of what */
 	uint32_t before_mode, after_mode;
 	uint64_t size, birth_ns;
-	uint64_t dev, ino; /* of a file with several names; else 0 */
+	uint64_t box_ino, box_ctime_ns; /* of what the box has there */
+	uint64_t dev, ino;		/* of a file with several names; else 0 */
 	uint8_t origin[ORIGIN_MAX];
 } __attribute__((packed));
 

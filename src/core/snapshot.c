@@ -24,22 +24,58 @@
 #include <string.h>
 #include <time.h>
 
-enum { NAME_TRIES = 8, BOX_PART = 40 };
+enum { NAME_TRIES = 8, NAME_NUMBER_MAX = 9999, BOX_PART = 40 };
 
 /* ---- taking one ---- */
 
-static void fresh_name(char ret[BOX_NAME_MAX + 1], const char *box, int tries)
+/* The number of the last that was named after the same box and second; 0: there is none. */
+static int find_last(struct state *s, const char *first, unsigned *ret, struct err *e)
+{
+	autoclose int fd = fd_open_below(s->home_fd, "snapshots", false);
+	size_t count = 0, len = strlen(first);
+	char **names = NULL;
+	uint64_t number;
+	int r = state_names(fd, &names, &count);
+
+	*ret = 0;
+	for (size_t i = 0; i < count && r >= 0; i++) {
+		const char *end = names[i] + len;
+
+		if (strncmp(names[i], first, len) != 0)
+			continue;
+		if (*end == 0)
+			number = 1;
+		else if (*end != '-' || !str_parse_u64(end + 1, NAME_NUMBER_MAX, &number))
+			continue;
+		if (number > *ret)
+			*ret = (unsigned)number;
+	}
+	state_names_free(names, count);
+	return r < 0 ? err_errno(e, -r, "list the snapshots") : 0;
+}
+
+/* A rule never removes the last, so that the name of one that it removed is not given again. */
+static int fresh_name(struct state *s, char ret[BOX_NAME_MAX + 1], const char *box, int tries,
+		      struct err *e)
 {
 	time_t now = time(NULL);
 	struct tm tm;
-	char when[32] = "";
+	char when[16] = "", first[BOX_PART + 1 + sizeof(when)];
+	unsigned last;
+	int r;
 
 	gmtime_r(&now, &tm);
 	strftime(when, sizeof(when), "%Y%m%d-%H%M%S", &tm);
-	if (tries == 0)
-		snprintf(ret, BOX_NAME_MAX + 1, "%.*s-%s", BOX_PART, box, when);
+	snprintf(first, sizeof(first), "%.*s-%s", BOX_PART, box, when);
+	r = find_last(s, first, &last, e);
+	if (r < 0)
+		return r;
+	last += (unsigned)tries;
+	if (last == 0)
+		str_copy(ret, BOX_NAME_MAX + 1, first);
 	else
-		snprintf(ret, BOX_NAME_MAX + 1, "%.*s-%s-%d", BOX_PART, box, when, tries + 1);
+		snprintf(ret, BOX_NAME_MAX + 1, "%s-%u", first, last + 1);
+	return 0;
 }
 
 /* The texts that a snapshot of a commit points to. */
@@ -124,8 +160,9 @@ static int write_named(struct commit *c, const struct snapshot_make *how, struct
 			snprintf(sn->name, sizeof(sn->name), "fork-%s", token);
 		else if (how->name && !str_copy(sn->name, sizeof(sn->name), how->name))
 			return state_check_name("snapshot", how->name, e);
-		else if (!how->name)
-			fresh_name(sn->name, c->box, i);
+		else if (!how->name &&
+			 (r = fresh_name(&c->cove->state, sn->name, c->box, i, e)) < 0)
+			return r;
 		r = snapshot_write(&c->cove->state, sn, true, e);
 		if (how->name)
 			break;

@@ -40,7 +40,8 @@ struct grafting {
 	/* What a change is looked up in: ours, the directories that changes are in, and those on
 	 * the way to one that is written. */
 	struct stack_finder ours, base_dirs, our_dirs, our_way, their_way;
-	char *bytes; /* owned */
+	char *bytes;   /* owned */
+	bool is_there; /* ours has something at the path that is looked at */
 };
 
 /* ---- attributes ---- */
@@ -374,6 +375,7 @@ static int find_conflict(struct grafting *g, const struct diff_change *c, bool *
 
 	*ret_why = NULL;
 	*ret_needless = false;
+	g->is_there = r == 0;
 	if (r == -ENOENT)
 		now = NULL;
 	else if (r < 0)
@@ -415,8 +417,12 @@ static int find_conflict(struct grafting *g, const struct diff_change *c, bool *
 static int say(struct grafting *g, enum graft_state state, const struct diff_change *c,
 	       const char *why)
 {
-	const struct graft_item item = {
-		.state = state, .kind = c->kind, .path = c->path, .why = why};
+	/* What is new in a fork may take the place of something in its box. */
+	bool replaces = state == GRAFT_TAKEN && c->kind == DIFF_ADDED && g->is_there;
+	const struct graft_item item = {.state = state,
+					.kind = replaces ? DIFF_CHANGED : c->kind,
+					.path = c->path,
+					.why = why};
 
 	g->has_conflict |= state == GRAFT_CONFLICT;
 	return g->job->on_item(g->job->arg, &item);

@@ -3,11 +3,11 @@
 
 #include "base/fd.h"
 #include "base/limits.h"
-#include "base/lines.h"
 #include "base/path.h"
 #include "base/rand.h"
 #include "base/str.h"
 #include "storage/tree.h"
+#include "store/stage_journal.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -18,10 +18,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define JOURNAL	   "merge"
-#define OWN_FILE   "merged"
-#define STAGE_NAME ".cove-merge-"
-#define STAY	   (FD_BENEATH | FD_NO_SYMLINKS | FD_NO_MAGICLINKS | FD_NO_XDEV)
+#define JOURNAL	 "merge"
+#define OWN_FILE "merged"
+#define STAY	 (FD_BENEATH | FD_NO_SYMLINKS | FD_NO_MAGICLINKS | FD_NO_XDEV)
+enum { OP_BYTES = 128 }; /* of a line of the journal, about, beside its path */
 enum { DIR_FLAGS = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC };
 
 /* ---- the host's side ---- */
@@ -47,6 +47,11 @@ static bool is_content_same(const struct stage_seen *a, const struct stage_seen 
 static bool is_same(const struct stage_seen *a, const struct stage_seen *b)
 {
 	return a->ino == b->ino && a->ctime_ns == b->ctime_ns;
+}
+
+static bool is_removal(const struct stage_op *op)
+{
+	return op->kind == STAGE_REMOVE || op->kind == STAGE_REMOVE_DIR;
 }
 
 int stage_look(int dir_fd, const char *path, struct stat *ret, struct stage_seen *ret_seen)
@@ -124,143 +129,6 @@ static int open_parent(const struct stage *s, const char *path, bool make, const
 	return take_fd(fd);
 }
 
-/* ---- the journal ---- */
-
-static int format_op(const struct stage_op *op, struct buf *b)
-{
-	autofree char *value = NULL;
-
-	if (asprintf(&value, "%d %o %u %" PRIu64 " %" PRIu64 " %" PRIu64 " %s", (int)op->kind,
-		     op->mode, op->number, op->was.ino, op->was.ctime_ns, op->was.mtime_ns,
-		     op->path) < 0)
-		return -ENOMEM;
-	return lines_put(b, "op", value);
-}
-
-static bool parse_op(const char *value, struct stage_op *ret)
-{
-	char *end;
-
-	ret->kind = (enum stage_kind)strtoul(value, &end, 10);
-	ret->mode = (unsigned)strtoul(end, &end, 8);
-	ret->number = (unsigned)strtoul(end, &end, 10);
-	ret->was.ino = strtoull(end, &end, 10);
-	ret->was.ctime_ns = strtoull(end, &end, 10);
-	ret->was.mtime_ns = strtoull(end, &end, 10);
-	if (*end != ' ' || ret->kind >= STAGE_KIND_COUNT || ret->mode > 0777 ||
-	    !path_is_safe_relative(end + 1))
-		return false;
-	ret->path = strdup(end + 1);
-	return ret->path != NULL;
-}
-
-static int write_ops(int box_fd, const char *file, const char *stage, const char *state,
-		     const struct stage_op *ops, size_t count)
-{
-	struct buf b;
-	int r;
-
-	buf_init(&b, STAGE_JOURNAL_MAX);
-	r = lines_begin_sum(&b);
-	if (r == 0 && stage)
-		r = lines_put(&b, "stage", stage);
-	if (r == 0 && state)
-		r = lines_put(&b, "state", state);
-	for (size_t i = 0; i < count && r == 0; i++)
-		r = format_op(&ops[i], &b);
-	if (r == 0) {
-		lines_end_sum(&b);
-		r = fd_write_file(box_fd, file, buf_data(&b), buf_len(&b), 0600, true);
-	}
-	buf_done(&b);
-	return r;
-}
-
-static int grow(struct stage_op **list, size_t count, size_t *cap)
-{
-	struct stage_op *grown;
-	size_t want = *cap ? *cap * 2 : 64;
-
-	if (count < *cap)
-		return 0;
-	if (count >= STAGE_OPS_MAX)
-		return -E2BIG;
-	grown = realloc(*list, want * sizeof(*grown));
-	if (!grown)
-		return -ENOMEM;
-	*list = grown;
-	*cap = want;
-	return 0;
-}
-
-struct stage_journal {
-	char stage[STAGE_NAME_SIZE];
-	bool apply;
-	struct stage_op *ops; /* owned */
-	size_t count, cap;
-};
-
-static void free_ops(struct stage_op *ops, size_t count)
-{
-	for (size_t i = 0; i < count; i++)
-		free(ops[i].path);
-	free(ops);
-}
-
-static bool is_stage_name(const char *name)
-{
-	return str_starts(name, STAGE_NAME) && !strchr(name, '/');
-}
-
-static int take_line(struct stage_journal *j, const char *key, const char *value)
-{
-	int r;
-
-	if (strcmp(key, "stage") == 0)
-		return is_stage_name(value) && str_copy(j->stage, sizeof(j->stage), value)
-			       ? 0
-			       : -EBADMSG;
-	if (strcmp(key, "state") == 0) {
-		j->apply = strcmp(value, "apply") == 0;
-		return 0;
-	}
-	if (strcmp(key, "op") != 0)
-		return -EBADMSG;
-	r = grow(&j->ops, j->count, &j->cap);
-	if (r < 0)
-		return r;
-	return parse_op(value, &j->ops[j->count]) ? (j->count++, 0) : -EBADMSG;
-}
-
-/* 1, or 0 where there is no such file. */
-static int read_ops(int box_fd, const char *file, struct stage_journal *ret)
-{
-	autofree char *text = NULL;
-	const char *key, *value;
-	struct lines lines;
-	size_t len;
-	int r = fd_read_plain(box_fd, file, STAGE_JOURNAL_MAX, &text, &len);
-
-	*ret = (struct stage_journal){0};
-	if (r == -ENOENT)
-		return 0;
-	if (r < 0)
-		return r;
-	if (lines_check_sum(text, len) != 1)
-		return -EBADMSG;
-	lines_init(&lines, text + LINES_SUM_BYTES, len - LINES_SUM_BYTES);
-	while ((r = lines_next(&lines, &key, &value)) > 0) {
-		r = take_line(ret, key, value);
-		if (r < 0)
-			break;
-	}
-	if (r < 0) {
-		free_ops(ret->ops, ret->count);
-		*ret = (struct stage_journal){0};
-	}
-	return r < 0 ? r : 1;
-}
-
 /* ---- beginning ---- */
 
 static int by_path(const void *a, const void *b)
@@ -274,7 +142,7 @@ int stage_init(struct stage *s, int box_fd, int dir_fd, uid_t uid, gid_t gid, st
 	int r;
 
 	*s = (struct stage){.box_fd = box_fd, .dir_fd = dir_fd, .uid = uid, .gid = gid, .fd = -1};
-	r = read_ops(box_fd, OWN_FILE, &own_puts);
+	r = stage_ops_read(box_fd, OWN_FILE, &own_puts);
 	if (r < 0)
 		return err_set(e, ERR_DAMAGED, -r,
 			       "what earlier merges of the box brought back cannot be read: remove "
@@ -289,20 +157,40 @@ int stage_init(struct stage *s, int box_fd, int dir_fd, uid_t uid, gid_t gid, st
 void stage_done(struct stage *s)
 {
 	fd_close(&s->fd);
-	free_ops(s->ops, s->count);
-	free_ops(s->own, s->own_count);
+	stage_ops_free(s->ops, s->count);
+	stage_ops_free(s->own, s->own_count);
 	s->ops = s->own = NULL;
 	s->in_way = NULL;
 	s->count = s->own_count = 0;
 }
 
-bool stage_is_own(const struct stage *s, const char *path, const struct stage_seen *seen)
+static const struct stage_op *find_own(const struct stage *s, const char *path)
 {
 	const struct stage_op key = {.path = (char *)(uintptr_t)path};
-	const struct stage_op *found =
-		s->own_count ? bsearch(&key, s->own, s->own_count, sizeof(key), by_path) : NULL;
+
+	return s->own_count ? bsearch(&key, s->own, s->own_count, sizeof(key), by_path) : NULL;
+}
+
+bool stage_is_own(const struct stage *s, const char *path, const struct stage_seen *seen)
+{
+	const struct stage_op *found = find_own(s, path);
 
 	return found && is_same(&found->was, seen);
+}
+
+bool stage_is_hosts(const struct stage *s, const char *path, const struct stage_seen *seen,
+		    unsigned box_mode, const struct stage_seen *box)
+{
+	const struct stage_op *found = find_own(s, path);
+
+	if (!found || is_same(&found->was, seen))
+		return false;
+	if (is_removal(found))
+		return box_mode == 0;
+	/* Where the host has something else in its place the box may have changed what is in it. */
+	if (S_ISDIR(box_mode))
+		return found->kind == STAGE_MAKE_DIR && seen->ino == 0;
+	return found->box.ino && is_same(&found->box, box);
 }
 
 /* What is left of a call that is over or did not get to its commit. */
@@ -323,7 +211,7 @@ static int clear(struct stage *s, struct err *e)
 int stage_resume(struct stage *s, struct err *e)
 {
 	struct stage_journal j;
-	int r = read_ops(s->box_fd, JOURNAL, &j);
+	int r = stage_ops_read(s->box_fd, JOURNAL, &j);
 
 	if (r == 0)
 		return 0;
@@ -352,7 +240,7 @@ int stage_begin(struct stage *s, struct err *e)
 
 	rand_hex(token, 8);
 	snprintf(s->name, sizeof(s->name), STAGE_NAME "%s", token);
-	r = write_ops(s->box_fd, JOURNAL, s->name, "stage", NULL, 0);
+	r = stage_ops_write(s->box_fd, JOURNAL, s->name, "stage", NULL, 0);
 	if (r < 0)
 		return err_errno(e, -r, "write the journal of the merge");
 	if (mkdirat(s->dir_fd, s->name, 0700) < 0)
@@ -375,14 +263,14 @@ int stage_drop(int box_fd, const char *dir, char ret_name[STAGE_NAME_SIZE], stru
 {
 	autoclose int dir_fd = -1;
 	struct stage_journal j;
-	int r = read_ops(box_fd, JOURNAL, &j);
+	int r = stage_ops_read(box_fd, JOURNAL, &j);
 
 	if (r == 0)
 		return 0;
 	if (r < 0)
 		return err_set(e, ERR_DAMAGED, -r, "the journal of a merge cannot be read");
 	str_copy(ret_name, STAGE_NAME_SIZE, j.stage);
-	free_ops(j.ops, j.count);
+	stage_ops_free(j.ops, j.count);
 	dir_fd = fd_openat2(AT_FDCWD, dir, DIR_FLAGS, 0, FD_NO_SYMLINKS | FD_NO_MAGICLINKS);
 	if (dir_fd < 0)
 		return dir_fd == -ENOENT ? 0 : err_errno(e, -dir_fd, "open '%.140s'", dir);
@@ -441,10 +329,10 @@ int stage_new_name(struct stage *s, unsigned of, unsigned *ret_number, struct er
 int stage_add(struct stage *s, enum stage_kind kind, const char *path, unsigned mode,
 	      unsigned number, const struct stage_seen *was, struct err *e)
 {
-	int r = grow(&s->ops, s->count, &s->cap);
+	int r = stage_ops_grow(&s->ops, s->count, &s->cap);
 	struct stage_op *op;
 
-	s->bytes += strlen(path) + 64;
+	s->bytes += strlen(path) + OP_BYTES;
 	if (r == -E2BIG || s->bytes > STAGE_JOURNAL_MAX / 2)
 		return err_set(e, ERR_LIMIT, E2BIG,
 			       "more than %u changes at once: name some of the paths",
@@ -463,6 +351,11 @@ int stage_add(struct stage *s, enum stage_kind kind, const char *path, unsigned 
 	return 0;
 }
 
+void stage_add_box(struct stage *s, const struct stage_seen *box)
+{
+	s->ops[s->count - 1].box = *box;
+}
+
 /* ---- applying ---- */
 
 static int changed(const char *path, struct err *e)
@@ -475,11 +368,6 @@ static int changed(const char *path, struct err *e)
 static bool is_judged(const struct stage_op *op)
 {
 	return op->kind == STAGE_REMOVE || op->kind == STAGE_PUT;
-}
-
-static bool is_removal(const struct stage_op *op)
-{
-	return op->kind == STAGE_REMOVE || op->kind == STAGE_REMOVE_DIR;
 }
 
 /* How many names a directory has; of one that is not there none. */
@@ -567,7 +455,7 @@ int stage_commit(struct stage *s, struct err *e)
 	}
 	if (syncfs(s->fd) < 0)
 		return err_errno(e, errno, "sync the directory");
-	r = write_ops(s->box_fd, JOURNAL, s->name, "apply", s->ops, s->count);
+	r = stage_ops_write(s->box_fd, JOURNAL, s->name, "apply", s->ops, s->count);
 	return r < 0 ? err_errno(e, -r, "write the journal of the merge") : 0;
 }
 
@@ -716,35 +604,68 @@ static int apply_one(struct stage *s, const struct stage_op *op, bool force, str
 	return r < 0 ? err_errno(e, -r, "merge '%.140s' (say it again to go on)", op->path) : 0;
 }
 
-/* What was put there, and what earlier calls put there that is still the same. */
+/* What is known from now on of where that was done; false: nothing. */
+static bool note_of(const struct stage *s, const struct stage_op *op, struct stage_op *ret)
+{
+	const struct stage_op *before = find_own(s, op->path);
+	struct stage_seen now;
+	struct stat st;
+	int r = stage_look(s->dir_fd, op->path, &st, &now);
+	bool is_dir = r == 0 && S_ISDIR(st.st_mode);
+
+	*ret = (struct stage_op){.kind = is_removal(op) ? op->kind : STAGE_PUT,
+				 .path = op->path,
+				 .was = now,
+				 .box = op->box};
+	if (is_removal(op) || r < 0)
+		return is_removal(op) && r == -ENOENT;
+	/* What came in its way is somebody else's. */
+	if ((op->kind == STAGE_MAKE_DIR && !is_dir) || (op->kind == STAGE_PUT && is_dir))
+		return false;
+	if (is_dir && (op->kind == STAGE_MAKE_DIR || (before && before->kind == STAGE_MAKE_DIR)))
+		ret->kind = STAGE_MAKE_DIR;
+	/* Others may have changed a directory before: only its note says not. */
+	return op->kind == STAGE_NOTE ? op->was.ino == now.ino : op->kind != STAGE_MODE || !is_dir;
+}
+
+/* What an earlier call noted, and still tells something. */
+static bool is_kept(const struct stage *s, const struct stage_op *own)
+{
+	struct stage_seen now;
+	struct stat st;
+
+	return own->kind != STAGE_PUT || own->box.ino ||
+	       (stage_look(s->dir_fd, own->path, &st, &now) == 0 && is_same(&now, &own->was));
+}
+
+/* What was done, and what earlier calls did, as much of it as there is room for: of what is not
+ * noted the next merge says rather that it is a conflict. */
 static int note_own(struct stage *s, struct err *e)
 {
-	struct stage_op *list = calloc(s->count + s->own_count + 1, sizeof(*list));
-	struct stage_seen now;
-	size_t n = 0;
-	struct stat st;
+	size_t max = s->count + s->own_count, n = 0, bytes = 0;
+	autofree struct stage_op *list = calloc(max + 1, sizeof(*list));
+	autofree bool *is_replaced = calloc(s->own_count + 1, sizeof(*is_replaced));
+	const struct stage_op *before;
 	int r;
 
-	if (!list)
+	if (!list || !is_replaced)
 		return err_errno(e, ENOMEM, "note what was merged");
-	for (size_t i = 0; i < s->own_count; i++)
-		if (stage_look(s->dir_fd, s->own[i].path, &st, &now) == 0 &&
-		    is_same(&now, &s->own[i].was))
-			list[n++] = s->own[i];
 	for (size_t i = 0; i < s->count; i++) {
-		const struct stage_op *op = &s->ops[i];
-
-		if (is_removal(op) || stage_look(s->dir_fd, op->path, &st, &now) < 0)
+		if (!note_of(s, &s->ops[i], &list[n]))
 			continue;
-		/* Others may have changed a directory before: only its note says not. */
-		if (op->kind == STAGE_NOTE ? op->was.ino != now.ino
-					   : op->kind == STAGE_MODE && S_ISDIR(st.st_mode))
-			continue;
-		list[n] = (struct stage_op){.kind = STAGE_PUT, .path = op->path, .was = now};
-		n++;
+		before = find_own(s, list[n].path);
+		if (before)
+			is_replaced[before - s->own] = true;
+		bytes += strlen(list[n++].path) + OP_BYTES;
 	}
-	r = write_ops(s->box_fd, OWN_FILE, NULL, NULL, list, n);
-	free(list);
+	for (size_t i = 0; i < s->own_count && n < STAGE_OPS_MAX; i++) {
+		bytes += strlen(s->own[i].path) + OP_BYTES;
+		if (bytes > STAGE_JOURNAL_MAX / 2)
+			break;
+		if (!is_replaced[i] && is_kept(s, &s->own[i]))
+			list[n++] = s->own[i];
+	}
+	r = stage_ops_write(s->box_fd, OWN_FILE, NULL, NULL, list, n);
 	return r < 0 ? err_errno(e, -r, "note what was merged") : 0;
 }
 

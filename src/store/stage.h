@@ -7,7 +7,8 @@
  *	commit	all that is staged is on disk, everything is still as it was looked at, and the
  *		journal lists what is to be done: from here on it is done, now or by who comes next
  *	apply	one rename, unlink or mkdir after the other; each can be done twice
- *	finish	what is there now is noted as ours (boxes/<name>/merged), and the rest removed
+ *	finish	what is there now is noted as ours (boxes/<name>/merged) with what the box has,
+ *		so that the next merge knows which of the two changed; and the rest removed
  *
  * Nothing on the host's side is reached through a link, nor on another mount.
  */
@@ -42,6 +43,7 @@ struct stage_op {
 	unsigned mode;
 	unsigned number; /* of what is staged */
 	struct stage_seen was;
+	struct stage_seen box; /* what the box has there, of its mtime nothing; ino 0: not known */
 };
 
 enum { STAGE_NAME_SIZE = 40 };
@@ -55,7 +57,9 @@ struct stage {
 	unsigned files;		    /* so many were staged */
 	struct stage_op *ops;	    /* owned */
 	size_t count, cap, bytes;
-	struct stage_op *own; /* owned; put by earlier calls: path and was; sorted by path */
+	/* owned; done by earlier calls, sorted by path: what there was then. STAGE_PUT, or of what
+	 * the box made or removed STAGE_MAKE_DIR, STAGE_REMOVE, STAGE_REMOVE_DIR */
+	struct stage_op *own;
 	size_t own_count;
 	const char *in_way; /* the first path whose place something else has; borrowed of ops */
 };
@@ -75,6 +79,11 @@ int stage_look(int dir_fd, const char *path, struct stat *ret, struct stage_seen
 bool stage_is_blocked(int dir_fd, const char *path);
 /* Did an earlier call put that there? */
 bool stage_is_own(const struct stage *s, const char *path, const struct stage_seen *seen);
+/* Has the box (mode 0: nothing) there what it had when an earlier call was over, and the host
+ * something else? Then that is the host's change alone. A box's directory is no other for what is
+ * in it. */
+bool stage_is_hosts(const struct stage *s, const char *path, const struct stage_seen *seen,
+		    unsigned box_mode, const struct stage_seen *box);
 
 int stage_begin(struct stage *s, struct err *e);
 /* A new file, owned by the caller, or a link; mode 0777 at most. */
@@ -86,6 +95,8 @@ int stage_new_name(struct stage *s, unsigned of, unsigned *ret_number, struct er
 /* In the order of a tree: directories before what is in them. */
 int stage_add(struct stage *s, enum stage_kind kind, const char *path, unsigned mode,
 	      unsigned number, const struct stage_seen *was, struct err *e);
+/* What the box has in the place of the one that was added last. */
+void stage_add_box(struct stage *s, const struct stage_seen *box);
 
 /* ERR_CONFLICT names a path that is not as it was seen (-ESTALE), or a directory that something
  * takes the place of and that would not be empty (-ENOTEMPTY). */

@@ -55,6 +55,25 @@ def test_a_box_and_its_workspace_come_back(home, box, new_home, tmp):  # noqa: F
     other("exec", name, "--", "sh", "-c", "echo more >>/workspace/file").ok()
 
 
+@pytest.mark.parametrize("verb", [["system", "restore"], ["snapshot", "import"]])
+def test_who_is_asked_to_end_says_what_becomes_of_it(home, tmp, verb):  # noqa: F811
+    pipe = tmp / "pipe"
+    os.mkfifo(pipe)
+
+    def is_read():
+        try:
+            return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK) + 1
+        except OSError:
+            return 0
+
+    work = home.start(*verb, pipe)
+    fd = wait_until(is_read) - 1
+    work.send_signal(signal.SIGTERM)
+    said = work.communicate(timeout=60)[1].decode()
+    os.close(fd)
+    assert work.returncode == -signal.SIGTERM and said.startswith("cove: interrupted"), said
+
+
 def test_a_running_box_is_frozen_and_goes_on(home, new_home, tmp):  # noqa: F811
     name = home("create", "--image", "host").ok().text.strip()
     home("exec", "-d", name, "--", "sh", "-c", "while :; do echo x >>/tmp/log; done").ok()

@@ -125,6 +125,49 @@ def test_again_and_again(cove, work):
     assert (work / "a.txt").read_text() == "one\ntwo\nthree\nfour\n" and not (work / "new").exists()
 
 
+@pytest.mark.parametrize("stop", [True, False])
+def test_what_only_the_host_changed_since_a_merge_is_the_hosts(cove, work, stop):
+    """Merge, edit, let the box go on, merge: what the box left alone is in no conflict, and no edit is undone."""
+    if not stop and not IS_ROOT:
+        pytest.skip("without a cgroup of its own there is no freezing")
+
+    def go_on(script):
+        if stop:
+            cove("start", name).ok()
+        cove("exec", name, "--", "sh", "-c", script).ok()
+        if stop:
+            cove("stop", name).ok()
+
+    name = make(cove, work, "echo box >> a.txt; echo n > new; ln -s new l; chmod 755 src/c.c; rm link src/b.c; "
+                            "mkdir d; echo x > d/x", stop=stop)
+    cove("merge", name).ok()
+    (work / "a.txt").write_text("host\n")
+    (work / "src/b.c").write_text("host\n")
+    (work / "link").mkdir()
+    (work / "link/deep").write_text("host\n")
+    os.chmod(work / "src/c.c", 0o600)
+    for path in ("new", "l", "d/x"):
+        (work / path).unlink()
+    (work / "d").rmdir()
+    mine = tree(work)
+    for flags in ([], ["--theirs"]):
+        go_on("echo more >> more")
+        done = cove("merge", *flags, name).ok()
+        assert done.text == f"{'M' if flags else 'A'} /workspace/more\n", done
+        assert {k: v for k, v in tree(work).items() if k != "more"} == mine
+        assert "left out: /workspace/a.txt (only the host changed it" in done.errors
+    assert stat.S_IMODE((work / "src/c.c").stat().st_mode) == 0o600
+    # What both changed since is a conflict still, and what is new in a directory comes with it.
+    go_on("echo again >> a.txt; echo y > d/y; echo box > link")
+    told = cove("merge", "--json", "--dry-run", name).json["changes"]
+    assert {c["path"] for c in told if c["state"] == "conflict"} == \
+        {"/workspace/a.txt", "/workspace/link", "/workspace/link/deep"}
+    cove("merge", name, "/workspace/d").ok()
+    assert os.listdir(work / "d") == ["y"]
+    cove("merge", "--theirs", name, "/workspace/a.txt").ok()
+    assert (work / "a.txt").read_text() == "one\ntwo\nbox\nagain\n"
+
+
 def test_conflicts_are_named_and_nothing_is_done(cove, work):
     name = make(cove, work, "echo box >> a.txt; rm src/b.c; echo new > n; echo box > added; echo x >> src/c.c")
     (work / "a.txt").write_text("mine\n")

@@ -71,6 +71,14 @@ def test_running_and_back(cove, kept, storage):
     assert cove.sh("dev", "cat ~/a; test -e ~/h || echo gone")["stdout"] == "three\ngone\n"
 
 
+def test_no_name_is_given_twice(cove, kept, box):
+    """Of two within one second the second is numbered, also when a rule has removed those before it."""
+    cove("stop", box).ok()
+    cove("snapshot", "rule", box, "--keep", "1").ok()
+    names = [take(cove, box)["name"] for _ in range(5)]
+    assert len(set(names)) == 5 and cove("snapshot", "ls", "-q", box).ok().text.split() == names[-1:]
+
+
 def test_stopped(cove, kept, box):
     cove.sh(box, "echo one > ~/a")
     cove("stop", box).ok()

@@ -435,6 +435,50 @@ TEST(a_directory_is_its_own_where_only_it_changed_it)
 	check_clean();
 }
 
+/* Where the box has what it had then; and what came in the way of a merge. */
+TEST(what_the_host_changed_since_is_the_hosts)
+{
+	const struct stage_seen box = {.ino = 7, .ctime_ns = 1};
+	const struct stage_seen later = {.ino = 7, .ctime_ns = 2};
+	struct stage_seen now, none = {0};
+	struct err e = {0};
+	struct stage s;
+
+	rig();
+	make_host();
+	CHECK_EQ(stage_init(&s, box_fd, dir_fd, getuid(), getgid(), &e), 0);
+	CHECK_EQ(stage_begin(&s, &e), 0);
+	add(&s, STAGE_PUT, "a", new_file(&s, "new"));
+	stage_add_box(&s, &box);
+	add(&s, STAGE_REMOVE, "g", 0);
+	add(&s, STAGE_MAKE_DIR, "m", 0);
+	add(&s, STAGE_MAKE_DIR, "way", 0);
+	CHECK_EQ(stage_commit(&s, &e), 0);
+	write_at(dir_fd, "way", "mine");
+	CHECK(stage_apply(&s, false, &e) < 0 && e.code == ENOTDIR);
+	stage_done(&s);
+	CHECK_EQ(stage_init(&s, box_fd, dir_fd, getuid(), getgid(), &e), 0);
+	now = seen("way");
+	CHECK(!stage_is_own(&s, "way", &now));
+	now = seen("a");
+	CHECK(stage_is_own(&s, "a", &now) && !stage_is_hosts(&s, "a", &now, S_IFREG, &box));
+	usleep(20000);
+	write_at(dir_fd, "a", "mine");
+	write_at(dir_fd, "g", "mine");
+	CHECK_EQ(unlinkat(dir_fd, "m", AT_REMOVEDIR), 0);
+	now = seen("a");
+	CHECK(stage_is_hosts(&s, "a", &now, S_IFREG, &box));
+	CHECK(!stage_is_hosts(&s, "a", &now, S_IFREG, &later));
+	CHECK(!stage_is_hosts(&s, "a", &now, 0, &none));
+	now = seen("g");
+	CHECK(stage_is_hosts(&s, "g", &now, 0, &none));
+	CHECK(!stage_is_hosts(&s, "g", &now, S_IFREG, &box));
+	CHECK(stage_is_hosts(&s, "m", &none, S_IFDIR, &box));
+	CHECK(!stage_is_hosts(&s, "kept", &now, S_IFREG, &box));
+	stage_done(&s);
+	check_clean();
+}
+
 TEST(a_journal_that_is_not_as_it_was_written)
 {
 	struct err e = {0};
