@@ -128,7 +128,7 @@ static int send_output(int fd, const struct cove_event *ev, uint64_t offset)
 	return r;
 }
 
-/* A command may be silent for long: the answer begins at once, so that who follows knows. */
+/* A command may be silent for long: the answer begins all the same, so that who follows knows. */
 static int begin_events(int fd)
 {
 	struct buf b;
@@ -148,10 +148,9 @@ static int send_all(struct api_call *c, struct cove_exec *x, int fd, uint64_t of
 	struct cove_error err;
 	struct cove_event ev;
 	char *text;
-	int r = begin_events(fd);
+	bool begun = false;
+	int r;
 
-	if (r < 0)
-		return r == -EPIPE ? 0 : err_errno(e, -r, "write the answer");
 	for (;;) {
 		r = cove_exec_next(x, POLL_MS, &ev, &err);
 		if (r == -EPIPE)
@@ -160,9 +159,11 @@ static int send_all(struct api_call *c, struct cove_exec *x, int fd, uint64_t of
 			return api_failed(r, &err, e);
 		if (!api_goes_on(c))
 			return 0;
-		if (r == 0)
+		if (r == 0 && begun)
 			continue;
-		if (ev.type == COVE_EVENT_OUT || ev.type == COVE_EVENT_ERR) {
+		if (r == 0)
+			r = begin_events(fd);
+		else if (ev.type == COVE_EVENT_OUT || ev.type == COVE_EVENT_ERR) {
 			r = send_output(fd, &ev, offsets[ev.type == COVE_EVENT_ERR]);
 			offsets[ev.type == COVE_EVENT_ERR] += ev.len;
 		} else if (ev.type == COVE_EVENT_EXIT) {
@@ -172,6 +173,7 @@ static int send_all(struct api_call *c, struct cove_exec *x, int fd, uint64_t of
 		}
 		if (r < 0)
 			return r == -EPIPE ? 0 : err_errno(e, -r, "write the answer");
+		begun = true;
 	}
 }
 
