@@ -251,9 +251,8 @@ static const struct verb key_rm = {
 	.name = "key rm",
 	.synopsis = "key rm NAME|ID...",
 	.summary = "remove keys: their tokens are refused at once",
-	.help = "Its pools go with it. What else a key made stays, and is yours to remove: `cove "
-		"ls`\n"
-		"shows boxes whose names begin with its id, `cove image ls` its images.\n",
+	.help = "Its pools go with it. What else a key made stays, and is yours to remove:\n"
+		"`cove ls` shows boxes whose names begin with its id, `cove image ls` images.\n",
 	.options = (const enum opt_id[]){OPTS_COMMON, OPT_END},
 	.args = {1, -1},
 	.each = remove_one,
