@@ -91,7 +91,7 @@ enum { RAILS_ROW_COST = 48 };
 /* In a turn. offset is the length that the journal has, with what this batch added; 0 makes it. */
 void rails_add(struct rails_batch *b, const struct rails_name *name, uint64_t offset, const void *p,
 	       size_t n);
-/* The journal goes, with its directory. Its name does not come again. */
+/* The journal goes, with its directory. */
 void rails_add_removal(struct rails_batch *b, const struct rails_name *name);
 struct rails *rails_of_batch(const struct rails_batch *b);
 
