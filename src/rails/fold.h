@@ -111,6 +111,12 @@ struct run_state {
 	struct run_totals totals;
 };
 
+/* The first digit of an id says what it names: a run by its time, by its key; a scope of values. */
+#define RUN_ID_OF_TIME	 '0'
+#define RUN_ID_OF_KEY	 'f'
+#define RUN_ID_OF_VALUES 'e'
+void run_value_position(const char *name, char ret[RUN_POSITION_MAX + 1]);
+
 void run_state_init(struct run_state *s, const char *id);
 void run_state_done(struct run_state *s);
 

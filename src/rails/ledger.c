@@ -32,6 +32,16 @@ struct rails *rails_of_batch(const struct rails_batch *b)
 	return b->l;
 }
 
+uint64_t rails_batch_number(const struct rails_batch *b)
+{
+	return b->l->next;
+}
+
+struct run_cache **rails_runs(struct rails *l)
+{
+	return &l->runs;
+}
+
 struct rails_epoch rails_epoch_of(const struct rails_batch *b)
 {
 	return b->l->epoch;
@@ -413,6 +423,7 @@ void rails_close(struct rails *l)
 	if (!l)
 		return;
 	ASSERT(!l->first && !l->is_led);
+	run_cache_free(l->runs);
 	rails_journals_done(&l->journals);
 	fd_close(&l->log_fd);
 	fd_close(&l->lock_fd);

@@ -8,6 +8,7 @@
 #include "base/fd.h"
 #include "rails/journals.h"
 #include "rails/log.h"
+#include "rails/run_parts.h"
 
 #include <pthread.h>
 
@@ -58,6 +59,7 @@ struct rails {
 	int short_of; /* -ENOMEM: not all of the batch is in it */
 	struct rails_epoch epoch;
 	struct rails_journals journals;
+	struct run_cache *runs; /* owned: what turns know of journals; NULL */
 };
 
 /* What is being made in the turns of one batch. */

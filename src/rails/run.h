@@ -26,12 +26,12 @@
 
 #include "rails/fold.h"
 
-/* Bytes in and out. In: bytes in memory, or from a descriptor (then p is NULL and fd is read from
- * its beginning to its end). */
+/* Bytes that are to be kept: in memory, or (fd greater than 0) what a descriptor gives from where
+ * it is to its end. All zeros: none. */
 struct run_data {
 	const void *p;
 	size_t len;
-	int fd; /* -1, or with p NULL */
+	int fd; /* borrowed */
 };
 
 /* What was stored. */
@@ -122,6 +122,7 @@ struct run_begin {
 	enum run_outcome outcome;
 	char by[RUN_WHO_MAX + 1], reason[RUN_TEXT_MAX + 1]; /* of an answer */
 };
+/* After every call that gave one. */
 void run_begin_done(struct run_begin *b);
 int run_step_begin(struct rails *l, const char *id, uint64_t fence,
 		   const struct run_step_spec *spec, struct run_begin *ret, struct err *e);
@@ -148,9 +149,9 @@ int run_step_resolve(struct rails *l, const char *id, uint64_t fence, const char
 struct run_wait_spec {
 	const char *position, *name, *question;
 	const char *schema, *metadata; /* of the answer; JSON that others check */
-	const char *who;	       /* who may answer; NULL: anyone but the run's owner */
-	uint64_t until_ms;	       /* 0: no end */
-	bool is_sleep;		       /* until then, and no one is asked */
+	const char *who;   /* may answer: names between commas; NULL: all but the owner */
+	uint64_t until_ms; /* 0: no end */
+	bool is_sleep;	   /* until then, and no one is asked */
 };
 /* Opens it, or says what came of it: STORED with outcome, by, reason and the value, or WAITING. One
  * whose time is over is ended by whoever looks. */
@@ -179,22 +180,13 @@ int run_log(struct rails *l, const char *id, uint64_t fence, unsigned level, con
 /* ---- looking: by anyone, without the lock ---- */
 
 /* The state as the journal has it now. ERR_NOT_FOUND. End with run_state_done. */
-int run_load(const struct rails *l, const char *id, struct run_state *ret, struct err *e);
+int run_load(struct rails *l, const char *id, struct run_state *ret, struct err *e);
 /* Rows after that number, oldest first, until on_row is false. Texts are borrowed for the call. */
 typedef bool run_on_row(void *arg, const struct run_row *row);
-int run_rows(const struct rails *l, const char *id, uint64_t after, run_on_row *on_row, void *arg,
+int run_rows(struct rails *l, const char *id, uint64_t after, run_on_row *on_row, void *arg,
 	     struct err *e);
 /* The payload of a row as bytes. */
 int run_result_read(const struct rails *l, const struct run_payload *from, struct run_result *ret,
 		    struct err *e);
 int run_result_at(const struct rails *l, const char *id, const struct run_place *place,
 		  struct run_result *ret, struct err *e);
-
-/* ---- values across runs ---- */
-
-/* Appends a version of that name, numbered from 1. */
-int run_save(struct rails *l, const char *scope, const char *name, const char *by,
-	     const struct run_data *value, uint64_t *ret_version, struct err *e);
-/* version 0: the newest. ERR_NOT_FOUND. */
-int run_load_value(const struct rails *l, const char *scope, const char *name, uint64_t version,
-		   struct run_result *ret, uint64_t *ret_version, struct err *e);
