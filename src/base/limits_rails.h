@@ -2,7 +2,8 @@
 #pragma once
 
 /* What is appended (rails/ledger.h). */
-#define LEDGER_LOG_MAX	   (8u << 20)	/* bytes of one log; there are two, and one for later */
+#define LEDGER_LOG_MIN	   (2u << 20)	/* bytes of the first log; then they double, */
+#define LEDGER_LOG_MAX	   (32u << 20)	/* up to this; there are two, and one for later */
 #define LEDGER_BATCH_MAX   (1u << 20)	/* bytes that are made durable at once */
 #define LEDGER_JOURNAL_MAX (256u << 20) /* bytes of one journal */
 #define LEDGER_OPEN_MAX	   256u		/* journals that are held open */

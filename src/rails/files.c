@@ -21,9 +21,12 @@
 
 enum { LOG_FILE_NAME = 32, LOGS_SEEN = 8, ZEROS = 1 << 16 };
 
-uint32_t rails_log_bytes(const struct rails *l)
+/* Who has few runs has small logs; who has many does not change them often. */
+static uint32_t log_bytes(const struct rails *l, uint64_t number)
 {
-	return l->options.log_bytes ? l->options.log_bytes : LEDGER_LOG_MAX;
+	if (l->options.log_bytes)
+		return l->options.log_bytes;
+	return number > 5 ? LEDGER_LOG_MAX : LEDGER_LOG_MIN << (number - 1);
 }
 
 static void log_name(uint64_t number, char ret[LOG_FILE_NAME])
@@ -126,12 +129,11 @@ int rails_files_make(struct rails *l, struct err *e)
 }
 
 /* A file as long as a log, all zeros, under the name that the next log is made of. */
-static int next_make(struct rails *l)
+static int next_make(struct rails *l, uint32_t bytes)
 {
 	autoclose int fd =
 		openat(l->dir_fd, NEW_NAME, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	autofree uint8_t *zeros = calloc(1, ZEROS);
-	uint32_t bytes = rails_log_bytes(l);
 	int r = 0;
 
 	if (fd < 0)
@@ -151,6 +153,7 @@ static int next_make(struct rails *l)
 static int log_begin(struct rails *l, uint64_t number, uint64_t first)
 {
 	struct rails_log_head head = {.number = number, .first = first};
+	uint32_t bytes = log_bytes(l, number);
 	uint8_t raw[LOG_ALIGN];
 	char name[LOG_FILE_NAME];
 	autoclose int fd = -1;
@@ -158,10 +161,10 @@ static int log_begin(struct rails *l, uint64_t number, uint64_t first)
 	int r;
 
 	fd = openat(l->dir_fd, NEXT_NAME, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-	if (fd >= 0 && (fstat(fd, &st) < 0 || (uint64_t)st.st_size != rails_log_bytes(l)))
+	if (fd >= 0 && (fstat(fd, &st) < 0 || (uint64_t)st.st_size != bytes))
 		fd_close(&fd);
 	if (fd < 0) {
-		r = next_make(l);
+		r = next_make(l, bytes);
 		if (r < 0)
 			return r;
 		fd = openat(l->dir_fd, NEXT_NAME, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
@@ -179,6 +182,7 @@ static int log_begin(struct rails *l, uint64_t number, uint64_t first)
 		return -errno;
 	fd_close(&l->log_fd);
 	l->log_fd = take_fd(fd);
+	l->log_bytes = bytes;
 	l->head = head;
 	l->at = LOG_ALIGN;
 	l->next = first;
@@ -211,7 +215,7 @@ static int text_read(const struct rails *l, uint64_t number, struct log_text *re
 
 	log_name(number, name);
 	t.fd = openat(l->dir_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-	r = t.fd < 0 ? -errno : fd_read_regular(t.fd, 4 * (size_t)LEDGER_LOG_MAX, &text, &t.len);
+	r = t.fd < 0 ? -errno : fd_read_regular(t.fd, LEDGER_LOG_MAX, &text, &t.len);
 	t.p = (uint8_t *)text;
 	if (r >= 0)
 		r = rails_log_head_decode(&t.head, t.p, t.len);
@@ -289,6 +293,7 @@ static void go_to(struct rails *l, struct log_text *t, uint32_t at, uint64_t nex
 {
 	fd_close(&l->log_fd);
 	l->log_fd = take_fd(t->fd);
+	l->log_bytes = (uint32_t)t->len;
 	l->head = t->head;
 	l->at = at;
 	l->next = next;
@@ -520,19 +525,27 @@ static int compare_named(const void *a, const void *b)
 	return c ? c : (int)y->is_new - (int)x->is_new;
 }
 
+static bool is_same(const struct journal_named *a, const struct journal_named *b)
+{
+	return a->name.space == b->name.space && memcmp(a->name.id, b->name.id, RAILS_ID) == 0;
+}
+
 static int sync_named(const struct rails_journals *j, struct journal_names *list)
 {
 	bool changed[RAILS_SPACES] = {false};
 	int r = 0;
 
 	qsort(list->all, list->count, sizeof(*list->all), compare_named);
+	/* All of them begin to be written before the first is waited for. */
+	for (size_t i = 0; i < list->count; i++)
+		if (i == 0 || !is_same(&list->all[i], &list->all[i - 1]))
+			rails_journal_flush(j, &list->all[i].name);
 	for (size_t i = 0; r == 0 && i < list->count; i++) {
 		const struct journal_named *n = &list->all[i];
 
 		if (n->is_new || n->is_removal)
 			changed[n->name.space] = true;
-		if (i > 0 && n->name.space == n[-1].name.space &&
-		    memcmp(n->name.id, n[-1].name.id, RAILS_ID) == 0)
+		if (i > 0 && is_same(n, n - 1))
 			continue;
 		r = rails_journal_sync(j, &n->name, n->is_new);
 	}

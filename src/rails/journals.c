@@ -218,6 +218,14 @@ void rails_journals_sweep(struct rails_journals *j)
 
 /* ---- fsync ---- */
 
+void rails_journal_flush(const struct rails_journals *j, const struct rails_name *name)
+{
+	autoclose int fd = open_file(j, name, O_WRONLY);
+
+	if (fd >= 0)
+		(void)sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE);
+}
+
 int rails_journal_sync(const struct rails_journals *j, const struct rails_name *name, bool is_new)
 {
 	autoclose int fd = open_file(j, name, O_WRONLY), dir = -1;

@@ -40,6 +40,8 @@ int rails_journal_write(struct rails_journals *j, const struct rails_name *name,
 			const void *p, size_t n);
 /* Missing is success. */
 int rails_journal_remove(struct rails_journals *j, const struct rails_name *name);
+/* Begins to write it to the disk, and does not wait. */
+void rails_journal_flush(const struct rails_journals *j, const struct rails_name *name);
 /* Its bytes and, if is_new, its name. Missing is success. */
 int rails_journal_sync(const struct rails_journals *j, const struct rails_name *name, bool is_new);
 /* The names of all journals of that space. */

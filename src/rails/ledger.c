@@ -107,8 +107,7 @@ static int reserve(struct rails *l, size_t len, struct err *e)
 	struct rails_log_row row;
 	int r = 0;
 
-	if (l->at + LEDGER_BATCH_MAX > rails_log_bytes(l) &&
-	    l->at + ((len + LOG_ALIGN - 1) & ~(size_t)(LOG_ALIGN - 1)) > rails_log_bytes(l)) {
+	if (l->at + ((len + LOG_ALIGN - 1) & ~(size_t)(LOG_ALIGN - 1)) > l->log_bytes) {
 		r = rails_log_switch(l, e);
 		if (r < 0 && !is_room(r))
 			stop(l, e);
@@ -239,14 +238,20 @@ static void enqueue(struct rails *l, struct rails_waiter *w)
 	l->last = w;
 }
 
+/* Any log has room for one, at its beginning. */
+static size_t batch_max(const struct rails *l)
+{
+	size_t bytes = l->options.log_bytes ? l->options.log_bytes : LEDGER_LOG_MIN;
+
+	return bytes - LOG_ALIGN < LEDGER_BATCH_MAX ? bytes - LOG_ALIGN : LEDGER_BATCH_MAX;
+}
+
 /* The first of them, as many as one batch has room for. */
 static struct rails_waiter *take_batch(struct rails *l)
 {
 	struct rails_waiter *list = l->first, *end = list;
-	size_t room = LOG_BATCH_HEAD + LOG_ALIGN + list->room, max = rails_log_bytes(l) - LOG_ALIGN;
+	size_t room = LOG_BATCH_HEAD + LOG_ALIGN + list->room, max = batch_max(l);
 
-	if (max > LEDGER_BATCH_MAX)
-		max = LEDGER_BATCH_MAX;
 	while (end->next && room + end->next->room <= max) {
 		end = end->next;
 		room += end->room;
@@ -340,12 +345,9 @@ static void sync_older(struct rails *l)
 int rails_commit(struct rails *l, size_t room, rails_on_turn *on_turn, void *arg, struct err *e)
 {
 	struct rails_waiter w = {.room = room, .on_turn = on_turn, .arg = arg};
-	size_t max = rails_log_bytes(l) - LOG_ALIGN;
 	int r;
 
-	if (max > LEDGER_BATCH_MAX)
-		max = LEDGER_BATCH_MAX;
-	if (room + LOG_BATCH_HEAD + LOG_ALIGN > max)
+	if (room + LOG_BATCH_HEAD + LOG_ALIGN > batch_max(l))
 		return err_set(e, ERR_LIMIT, E2BIG, "%zu bytes are too many for one step of a run",
 			       room);
 	r = commit(l, &w, e);

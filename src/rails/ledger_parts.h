@@ -50,9 +50,10 @@ struct rails {
 	int dir_fd, lock_fd, log_fd; /* owned, -1 */
 	ino_t lock_inode;
 	struct rails_log_head head;
-	uint32_t at;	/* where the next batch goes */
-	uint64_t next;	/* its number */
-	uint64_t older; /* the log before, whose journals are not all fsynced; 0 */
+	uint32_t log_bytes; /* of that log, with its head */
+	uint32_t at;	    /* where the next batch goes */
+	uint64_t next;	    /* its number */
+	uint64_t older;	    /* the log before, whose journals are not all fsynced; 0 */
 	bool is_older_mine;
 	struct err broken; /* kind set: nothing is appended any more */
 	struct buf batch;
@@ -69,8 +70,6 @@ struct rails_batch {
 	uint32_t rows;
 	size_t left; /* of the room of the turn */
 };
-
-uint32_t rails_log_bytes(const struct rails *l);
 
 /* Makes what is missing on disk. */
 int rails_files_make(struct rails *l, struct err *e);

@@ -210,7 +210,7 @@ int run_in_turn(struct rails_batch *b, const char *id, struct run_state **ret, s
 {
 	struct rails_epoch now = rails_epoch_of(b);
 	struct rails *l = rails_of_batch(b);
-	struct run_cache *cache;
+	struct run_cache *cache = NULL;
 	struct run_cached **at, *c;
 	int r = rails_is_id(id) ? cache_of(l, &cache, e) : run_check_id(id, e);
 
