@@ -1,7 +1,7 @@
 /*
- * A log of the ledger. Whatever its bytes are: what is read of it are rows within bounds; a log that
- * was cut anywhere is no damage, and has the first batches of the whole one; and what was encoded
- * is read again. The input is a list of changes to a good log, or (first byte odd) the log itself.
+ * A log of the ledger. Whatever its bytes are: what is read of it are rows within bounds; a log
+ * that was cut anywhere has the first batches of the whole one; what was encoded is read again, and
+ * a changed bit of it is noticed. The input is a list of rows, or (first byte odd) the log itself.
  */
 #include "fuzz.h"
 
