@@ -2,13 +2,16 @@
  * How many durable steps a second: `rails DIR WRITERS STEPS [BYTES]`. Every writer is a thread with
  * a run of its own, and a step is START and DONE, each durable before the next. DIR is on the disk
  * that is measured. Prints steps a second, and percentiles of one durable call; then how long it
- * takes to come back to one of those runs, and to be given one of its steps again.
+ * takes to come back to one of those runs, and to be given one of its steps again. `rails sqlite DIR
+ * WRITERS STEPS [BYTES]`: what SQLite does with the same rows, synchronous=FULL, one commit a call.
  */
 #include "rails/run.h"
 
 #include "base/clock.h"
 
+#include <errno.h>
 #include <pthread.h>
+#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -122,46 +125,125 @@ static int come_back(struct state *st, const struct run_handle *h, unsigned step
 	return r;
 }
 
-int main(int argc, char **argv)
-{
-	unsigned count = argc > 3 ? (unsigned)atoi(argv[2]) : 0;
-	unsigned steps = argc > 3 ? (unsigned)atoi(argv[3]) : 0;
-	struct writer *writers = calloc(count + 1, sizeof(*writers));
-	pthread_t *threads = calloc(count + 1, sizeof(*threads));
-	struct state st;
-	struct rails *l;
-	struct err e = {0};
-	uint64_t start;
-	int r;
+/* ---- SQLite ---- */
 
-	if (!count || !steps || steps > RUN_STEPS_MAX) {
-		fprintf(stderr, "usage: rails DIR WRITERS STEPS [BYTES]\n");
-		return 2;
+/* One connection for all: of several, each waits for the others by sleeping. */
+static sqlite3 *db;
+static sqlite3_stmt *insert;
+static pthread_mutex_t db_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+static int sqlite_begin(const char *dir)
+{
+	char path[512];
+
+	snprintf(path, sizeof(path), "%s/steps.db", dir);
+	if (sqlite3_open(path, &db) != SQLITE_OK ||
+	    sqlite3_exec(db,
+			 "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;"
+			 "CREATE TABLE step (run INTEGER, number INTEGER, state INTEGER, data BLOB,"
+			 " PRIMARY KEY (run, number, state)) WITHOUT ROWID",
+			 NULL, NULL, NULL) != SQLITE_OK ||
+	    sqlite3_prepare_v2(db, "INSERT INTO step VALUES (?, ?, ?, ?)", -1, &insert, NULL) !=
+		    SQLITE_OK)
+		return -EIO;
+	return 0;
+}
+
+static uint64_t sqlite_call(const struct writer *w, unsigned step, int state, const char *data)
+{
+	uint64_t start = clock_mono_ns();
+
+	pthread_mutex_lock(&db_mutex);
+	sqlite3_bind_int64(insert, 1, w->number);
+	sqlite3_bind_int64(insert, 2, step);
+	sqlite3_bind_int(insert, 3, state);
+	sqlite3_bind_blob(insert, 4, data, state ? (int)w->bytes : 64, SQLITE_STATIC);
+	if (sqlite3_step(insert) != SQLITE_DONE)
+		fprintf(stderr, "rails: %s\n", sqlite3_errmsg(db));
+	sqlite3_reset(insert);
+	pthread_mutex_unlock(&db_mutex);
+	return clock_mono_ns() - start;
+}
+
+static void *sqlite_steps(void *arg)
+{
+	struct writer *w = arg;
+	char *data = calloc(1, w->bytes + 64);
+
+	for (unsigned i = 0; i < w->steps; i++) {
+		w->ns[2 * i] = sqlite_call(w, i, 0, data);
+		w->ns[2 * i + 1] = sqlite_call(w, i, 1, data);
 	}
-	r = state_open(&st, argv[1], true, &e);
-	if (r == 0)
-		r = rails_open(&l, &st, NULL, &e);
-	start = clock_mono_ns();
-	for (unsigned i = 0; r == 0 && i < count; i++) {
-		writers[i] = (struct writer){.l = l,
-					     .number = i,
-					     .steps = steps,
-					     .bytes = argc > 4 ? (size_t)atoi(argv[4]) : 64,
-					     .ns = calloc(2 * (size_t)steps, 8)};
-		r = -pthread_create(&threads[i], NULL, write_steps, &writers[i]);
-	}
-	for (unsigned i = 0; r == 0 && i < count; i++)
+	free(data);
+	return NULL;
+}
+
+/* ---- all of it ---- */
+
+static int run_writers(struct writer *writers, unsigned count, void *(*run)(void *), struct err *e)
+{
+	pthread_t *threads = calloc(count, sizeof(*threads));
+	uint64_t start = clock_mono_ns();
+	int r = 0;
+
+	for (unsigned i = 0; i < count; i++)
+		if (pthread_create(&threads[i], NULL, run, &writers[i]) != 0)
+			abort();
+	for (unsigned i = 0; i < count; i++)
 		pthread_join(threads[i], NULL);
+	start = clock_mono_ns() - start;
 	for (unsigned i = 0; r == 0 && i < count; i++) {
 		r = writers[i].r;
-		e = writers[i].e;
+		*e = writers[i].e;
 	}
 	if (r == 0)
-		report(writers, count, steps, clock_mono_ns() - start);
+		report(writers, count, writers[0].steps, start);
+	free(threads);
+	return r;
+}
+
+static int run_rails(const char *dir, struct writer *writers, unsigned count, struct err *e)
+{
+	struct state st;
+	struct rails *l;
+	int r = state_open(&st, dir, true, e);
+
 	if (r == 0)
-		rails_close(l);
-	if (r == 0)
-		r = come_back(&st, &writers[0].h, steps, &e);
+		r = rails_open(&l, &st, NULL, e);
+	if (r < 0)
+		return r;
+	for (unsigned i = 0; i < count; i++)
+		writers[i].l = l;
+	r = run_writers(writers, count, write_steps, e);
+	rails_close(l);
+	return r < 0 ? r : come_back(&st, &writers[0].h, writers[0].steps, e);
+}
+
+int main(int argc, char **argv)
+{
+	int is_sqlite = argc > 1 && strcmp(argv[1], "sqlite") == 0, r;
+	char **args = argv + 1 + is_sqlite;
+	unsigned count = argc - is_sqlite > 3 ? (unsigned)atoi(args[1]) : 0;
+	unsigned steps = argc - is_sqlite > 3 ? (unsigned)atoi(args[2]) : 0;
+	struct writer *writers = calloc(count + 1, sizeof(*writers));
+	struct err e = {0};
+
+	if (!count || !steps || steps > RUN_STEPS_MAX) {
+		fprintf(stderr, "usage: rails [sqlite] DIR WRITERS STEPS [BYTES]\n");
+		return 2;
+	}
+	for (unsigned i = 0; i < count; i++)
+		writers[i] =
+			(struct writer){.number = i,
+					.steps = steps,
+					.bytes = argc - is_sqlite > 4 ? (size_t)atoi(args[3]) : 64,
+					.ns = calloc(2 * (size_t)steps, 8)};
+	if (is_sqlite)
+		r = sqlite_begin(args[0]) < 0
+			    ? err_set(&e, ERR_INTERNAL, 0, "%s", sqlite3_errmsg(db))
+			    : run_writers(writers, count, sqlite_steps, &e);
+	else
+		r = run_rails(args[0], writers, count, &e);
 	if (r < 0)
 		fprintf(stderr, "rails: %s\n", e.msg);
 	return r < 0;
