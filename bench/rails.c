@@ -2,8 +2,10 @@
  * How many durable steps a second: `rails DIR WRITERS STEPS [BYTES]`. Every writer is a thread with
  * a run of its own, and a step is START and DONE, each durable before the next. DIR is on the disk
  * that is measured. Prints steps a second, and percentiles of one durable call; then how long it
- * takes to come back to one of those runs, and to be given one of its steps again. `rails sqlite DIR
- * WRITERS STEPS [BYTES]`: what SQLite does with the same rows, synchronous=FULL, one commit a call.
+ * takes to come back to one of those runs, and to be given one of its steps again.
+ *
+ * `rails sqlite DIR WRITERS STEPS [BYTES]`: what SQLite does with the same rows, synchronous=FULL,
+ * one commit a call.
  */
 #include "rails/run.h"
 

@@ -8,7 +8,8 @@
  *				fsynced, in batches. Two at most: the newest gets what comes
  *	rails/log-next		the file of a log that is over, for the next one
  *	rails/runs/<id>/journal	a journal: rows one after the other; it only grows
- *	rails/values/<id>/journal
+ *	rails/runs/<id>/blobs/	results that are too large for a row (store/blobs.h)
+ *	rails/values/<id>/	the same for values that outlive runs
  *
  * How it works
  *

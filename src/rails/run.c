@@ -121,11 +121,11 @@ int run_create(struct rails *l, const struct run_create_options *o, struct run_h
 	struct run_kept input;
 	int r = check_create(o, e);
 
+	run_name(o, rails_now_ms(l), c.h.id);
 	if (r == 0)
-		r = run_keep(l, &o->input, &input, e);
+		r = run_keep(l, c.h.id, true, &o->input, &input, e);
 	if (r < 0)
 		return r;
-	run_name(o, rails_now_ms(l), c.h.id);
 	c.row = (struct run_row){.type = RUN_ROW_CREATED,
 				 .id = run_bytes(c.h.id),
 				 .name = run_bytes(o->name),
@@ -274,7 +274,7 @@ int run_end(struct rails *l, const char *id, uint64_t fence, enum run_status sta
 	if (r == 0 && status != RUN_COMPLETED && status != RUN_FAILED)
 		r = err_set(e, ERR_INVALID, EINVAL, "a run ends completed or failed");
 	if (r == 0)
-		r = run_keep(l, result, &kept, e);
+		r = run_keep(l, id, false, result, &kept, e);
 	if (r < 0)
 		return r;
 	g.row = (struct run_row){.type = RUN_ROW_STATUS,

@@ -83,7 +83,7 @@ int run_end(struct rails *l, const char *id, uint64_t fence, enum run_status sta
 int run_cancel(struct rails *l, const char *id, const char *by, const char *reason, struct err *e);
 /* A failed or cancelled run goes on where it was; its failed steps are tried again. */
 int run_reopen(struct rails *l, const char *id, const char *by, struct err *e);
-/* What it has goes, but for its blobs. ERR_CONFLICT while somebody has it. Again is fine. */
+/* All that it has goes. ERR_CONFLICT while somebody has it. Again is fine. */
 int run_remove(struct rails *l, const char *id, struct err *e);
 
 /* ---- steps ---- */
@@ -185,8 +185,11 @@ int run_load(struct rails *l, const char *id, struct run_state *ret, struct err 
 typedef bool run_on_row(void *arg, const struct run_row *row);
 int run_rows(struct rails *l, const char *id, uint64_t after, run_on_row *on_row, void *arg,
 	     struct err *e);
-/* The payload of a row as bytes. */
-int run_result_read(const struct rails *l, const struct run_payload *from, struct run_result *ret,
-		    struct err *e);
+/* The payload of a row of that run as bytes. */
+int run_result_read(const struct rails *l, const char *id, const struct run_payload *from,
+		    struct run_result *ret, struct err *e);
+/* A blob that it names. The descriptor is for reading. */
+int run_result_open(const struct rails *l, const char *id, const char *digest, int *ret_fd,
+		    uint64_t *ret_size, struct err *e);
 int run_result_at(const struct rails *l, const char *id, const struct run_place *place,
 		  struct run_result *ret, struct err *e);

@@ -196,6 +196,11 @@ int run_check_id(const char *id, struct err *e)
 	return err_set(e, ERR_NOT_FOUND, ENOENT, "no run '%.40s'", id ? id : "");
 }
 
+int run_check_any_id(const char *id, struct err *e)
+{
+	return rails_is_id(id) ? 0 : run_check_id(id, e);
+}
+
 static int cache_of(struct rails *l, struct run_cache **ret, struct err *e)
 {
 	struct run_cache **c = rails_runs(l);
@@ -212,8 +217,10 @@ int run_in_turn(struct rails_batch *b, const char *id, struct run_state **ret, s
 	struct rails *l = rails_of_batch(b);
 	struct run_cache *cache = NULL;
 	struct run_cached **at, *c;
-	int r = rails_is_id(id) ? cache_of(l, &cache, e) : run_check_id(id, e);
+	int r = run_check_any_id(id, e);
 
+	if (r == 0)
+		r = cache_of(l, &cache, e);
 	if (r < 0)
 		return r;
 	at = place_of(cache, id);

@@ -36,6 +36,9 @@ static inline struct rails_bytes run_bytes(const char *text)
 	return text ? (struct rails_bytes){text, __builtin_strlen(text)} : (struct rails_bytes){0};
 }
 int run_check_id(const char *id, struct err *e);
+/* The same of runs and scopes of values. */
+int run_check_any_id(const char *id, struct err *e);
+struct rails_name run_name_of(const char *id);
 /* run_load of any id. */
 int run_load_any(struct rails *l, const char *id, struct run_state *ret, struct err *e);
 
@@ -43,14 +46,14 @@ int run_load_any(struct rails *l, const char *id, struct run_state *ret, struct 
 int run_diverged(const struct run_state *s, const struct run_step *step, const char *kind,
 		 const char *name, struct err *e);
 
-/* A payload that is kept: in line, or a blob that is durable, and held until run_kept_done. */
+/* A payload that is kept: in line, or a blob of the run, durable before the row that names it.
+ * is_new: the run need not be there yet. */
 struct run_kept {
 	struct run_payload payload;
 	void *owned;
-	int hold_fd; /* -1 */
 };
-int run_keep(const struct rails *l, const struct run_data *data, struct run_kept *ret,
-	     struct err *e);
+int run_keep(const struct rails *l, const char *id, bool is_new, const struct run_data *data,
+	     struct run_kept *ret, struct err *e);
 void run_kept_done(struct run_kept *k);
 
 /* One row of a journal, whole; *ret_text is owned, and row points into it. */

@@ -194,7 +194,7 @@ static int fetch(struct rails *l, const struct beginning *g, struct err *e)
 		err_set(&ret->error, ERR_INTERNAL, 0, "%.*s", (int)why->len,
 			why->len ? (const char *)why->p : "");
 	}
-	r = run_result_read(l, &row.result, &ret->result, e);
+	r = run_result_read(l, g->id, &row.result, &ret->result, e);
 	free(text);
 	return r;
 }
@@ -220,7 +220,7 @@ int run_step_begin(struct rails *l, const char *id, uint64_t fence,
 	int r = check_spec(spec, e);
 
 	if (r == 0)
-		r = run_keep(l, &spec->arguments, &arguments, e);
+		r = run_keep(l, id, false, &spec->arguments, &arguments, e);
 	if (r < 0)
 		return r;
 	r = key_of(spec, &arguments.payload, key, e);
@@ -300,7 +300,7 @@ int run_step_done(struct rails *l, const char *id, uint64_t fence, const char *p
 	if (r == 0)
 		r = run_check_text("the snapshot of a step", end->snapshot, BOX_NAME_MAX, false, e);
 	if (r == 0)
-		r = run_keep(l, &end->result, &kept, e);
+		r = run_keep(l, id, false, &end->result, &kept, e);
 	if (r < 0)
 		return r;
 	g.row = (struct run_row){
@@ -372,7 +372,7 @@ int run_step_resolve(struct rails *l, const char *id, uint64_t fence, const char
 	if (r == 0 && (how < RUN_RESOLVE_RETRY || how > RUN_RESOLVE_FAIL))
 		r = err_set(e, ERR_INVALID, EINVAL, "a step is retried, skipped or failed");
 	if (r == 0)
-		r = run_keep(l, result, &kept, e);
+		r = run_keep(l, id, false, result, &kept, e);
 	if (r < 0)
 		return r;
 	g.row = (struct run_row){

@@ -99,7 +99,7 @@ static int fetch_answer(struct rails *l, struct run_waiting *g, struct err *e)
 		return r;
 	copy_bytes(g->ret->by, sizeof(g->ret->by), row.by);
 	copy_bytes(g->ret->reason, sizeof(g->ret->reason), row.reason);
-	r = run_result_read(l, &row.result, &g->ret->result, e);
+	r = run_result_read(l, g->id, &row.result, &g->ret->result, e);
 	free(text);
 	return r;
 }
@@ -270,7 +270,7 @@ int run_wait_answer(struct rails *l, const char *id, const char *position,
 	if (r == 0)
 		r = check_who(l, &g, e);
 	if (r == 0)
-		r = run_keep(l, &answer->value, &kept, e);
+		r = run_keep(l, id, false, &answer->value, &kept, e);
 	if (r < 0)
 		return r;
 	g.row = (struct run_row){.type = RUN_ROW_WAIT_ANSWERED,
@@ -314,7 +314,7 @@ int run_signal(struct rails *l, const char *id, const char *name, const char *by
 	if (r == 0)
 		r = run_check_text("who sends it", by, RUN_WHO_MAX, false, e);
 	if (r == 0)
-		r = run_keep(l, value, &kept, e);
+		r = run_keep(l, id, false, value, &kept, e);
 	if (r < 0)
 		return r;
 	g.row = (struct run_row){.type = RUN_ROW_SIGNAL,

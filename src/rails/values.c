@@ -65,11 +65,11 @@ int run_save(struct rails *l, const char *scope, const char *name, const char *b
 
 	if (r == 0)
 		r = run_check_text("who saves it", by, RUN_WHO_MAX, false, e);
+	scope_id(scope ? scope : "", g.id);
 	if (r == 0)
-		r = run_keep(l, value, &kept, e);
+		r = run_keep(l, g.id, true, value, &kept, e);
 	if (r < 0)
 		return r;
-	scope_id(scope, g.id);
 	run_value_position(name, g.position);
 	g.row = (struct run_row){.type = RUN_ROW_VALUE,
 				 .name = run_bytes(name),
@@ -161,7 +161,7 @@ int run_load_value(struct rails *l, const char *scope, const char *name, uint64_
 	run_state_done(&s);
 	if (r < 0)
 		return r;
-	r = run_result_read(l, &row.result, ret, e);
+	r = run_result_read(l, id, &row.result, ret, e);
 	if (r == 0 && ret_version)
 		*ret_version = row.version;
 	free(text);

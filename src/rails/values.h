@@ -12,5 +12,5 @@ int run_save(struct rails *l, const char *scope, const char *name, const char *b
 /* version 0: the newest. ERR_NOT_FOUND. ret_version may be NULL. */
 int run_load_value(struct rails *l, const char *scope, const char *name, uint64_t version,
 		   struct run_result *ret, uint64_t *ret_version, struct err *e);
-/* All that was saved in that scope goes, but for its blobs. Again is fine. */
+/* All that was saved in that scope goes. Again is fine. */
 int run_values_remove(struct rails *l, const char *scope, struct err *e);

@@ -22,7 +22,7 @@
 #include <stdarg.h>
 #include <sys/mman.h>
 
-enum { RUNS = 3, STEPS = 6, LOG_BYTES = 2048 };
+enum { RUNS = 3, STEPS = 6, LOG_BYTES = 2048, LARGE = RAILS_INLINE_MAX + 1000 };
 
 enum note { NOTE_CREATED, NOTE_STARTED, NOTE_EFFECT, NOTE_DONE, NOTE_ENDED };
 
@@ -92,26 +92,29 @@ static void world_make(void)
 
 /* ---- the program ---- */
 
-/* A result of another length for each step; now and then a large one, so that logs change. */
-static size_t result_of(unsigned run, unsigned step, char ret[512])
+/* A result of another length for each step, and one that is a blob. Owned. */
+static char *result_of(unsigned run, unsigned step, size_t *ret_len)
 {
-	size_t n = (size_t)snprintf(ret, 512, "token %u.%u ", run, step);
-	size_t more = (run * 7 + step * 13) % 5 * 90;
+	size_t more = run == 1 && step == 2 ? LARGE : (run * 7 + step * 13) % 5 * 90, n;
+	char *text = malloc(more + 64);
 
-	memset(ret + n, 'x', more);
-	return n + more;
+	n = (size_t)snprintf(text, 64, "token %u.%u ", run, step);
+	memset(text + n, 'x', more);
+	*ret_len = n + more;
+	return text;
 }
 
 static bool must_be_stored(const struct run_begin *b, unsigned run, unsigned step)
 {
-	char want[512];
-	size_t n = result_of(run, step, want);
+	autofree char *want = NULL;
+	size_t n;
 
 	if (b->is_skipped)
 		return world->done[run][step] == 0 || broken("lost: DONE %u.%u", run, step);
 	if (world->effects[run][step] != 1)
 		return broken("phantom: %u.%u with %u effects", run, step,
 			      world->effects[run][step]);
+	want = result_of(run, step, &n);
 	if (b->result.len != n || memcmp(b->result.p, want, n) != 0)
 		return broken("phantom: another result at %u.%u", run, step);
 	return true;
@@ -121,8 +124,9 @@ static bool must_be_stored(const struct run_begin *b, unsigned run, unsigned ste
 static bool cause_effect(struct rails *l, const struct run_handle *h, unsigned run, unsigned step,
 			 const char *position, uint32_t attempt)
 {
-	char text[512];
-	struct run_step_end end = {.result = {text, result_of(run, step, text), 0}};
+	size_t n;
+	autofree char *text = result_of(run, step, &n);
+	struct run_step_end end = {.result = {text, n, 0}};
 
 	if (world->started[run][step])
 		return broken("lost: START %u.%u", run, step);

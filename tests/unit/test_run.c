@@ -120,6 +120,8 @@ RUN_TEST(large_results_are_blobs)
 {
 	size_t n = RAILS_INLINE_MAX + 1;
 	char *big = malloc(n);
+	uint64_t size;
+	int fd;
 	struct run_step_end end = {.result = {big, n, 0}};
 	struct run_begin b;
 
@@ -129,7 +131,15 @@ RUN_TEST(large_results_are_blobs)
 	CHECK_EQ(begin(r, "1", &b), RUN_BEGUN_STORED);
 	CHECK_EQ(b.result.len, n);
 	CHECK_MEM(b.result.p, big, n);
-	CHECK(blobs_has_size(s, b.result.digest, n));
+	/* With its run, and not among those of images, which go when no image names them. */
+	CHECK(!blobs_has(s, b.result.digest));
+	CHECK_EQ(run_result_open(r->l, r->h.id, b.result.digest, &fd, &size, &e), 0);
+	CHECK_EQ(size, n);
+	close(fd);
+	CHECK_EQ(run_cancel(r->l, r->h.id, "ann", NULL, &e), 0);
+	now += 10000;
+	CHECK_EQ(run_remove(r->l, r->h.id, &e), 0);
+	CHECK_EQ(run_result_open(r->l, r->h.id, b.result.digest, &fd, &size, &e), -ENOENT);
 	run_begin_done(&b);
 	free(big);
 }
