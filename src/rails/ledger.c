@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/rand.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -453,15 +454,24 @@ int rails_journal_open(const struct rails *l, const struct rails_name *name, int
 	return 0;
 }
 
+static int list_ids(DIR *dir, struct state_list *ids)
+{
+	struct dirent *d;
+	int r = 0;
+
+	while (r == 0 && (errno = 0, d = readdir(dir)))
+		if (rails_is_id(d->d_name))
+			r = state_list_add(ids, d->d_name, LEDGER_NAMES_MAX);
+	return r == 0 ? -errno : r;
+}
+
 int rails_list(const struct rails *l, enum rails_space space, char ***ret_ids, size_t *ret_count,
 	       struct err *e)
 {
+	struct state_list ids = {0};
 	char path[64];
-	autoclose int fd = -1;
-	struct state_list names = {0};
-	char **all;
-	size_t count;
-	int r;
+	DIR *dir;
+	int fd, r;
 
 	*ret_ids = NULL;
 	*ret_count = 0;
@@ -471,13 +481,12 @@ int rails_list(const struct rails *l, enum rails_space space, char ***ret_ids, s
 	fd = openat(l->st->home_fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0 && errno == ENOENT)
 		return 0;
-	r = fd < 0 ? -errno : state_all_names(fd, &all, &count);
-	if (r < 0)
-		return state_error(l->st, -r, "list the runs in", e);
-	for (size_t i = 0; i < count && r == 0; i++)
-		if (rails_is_id(all[i]))
-			r = state_list_add(&names, all[i], LEDGER_NAMES_MAX);
-	state_names_free(all, count);
-	r = state_list_take(&names, r, ret_ids, ret_count);
+	dir = fd < 0 ? NULL : fdopendir(fd);
+	r = dir ? list_ids(dir, &ids) : -errno;
+	if (dir)
+		closedir(dir);
+	else
+		fd_close(&fd);
+	r = state_list_take(&ids, r, ret_ids, ret_count);
 	return r < 0 ? state_error(l->st, -r, "list the runs in", e) : 0;
 }

@@ -22,10 +22,12 @@ enum { ROW_HEAD = 32 };
 /* The numbers stand in journals: only ever added to. */
 enum run_row_type {
 	RUN_ROW_CREATED = 1,
-	RUN_ROW_LEASE,	    /* fence, holder, ms */
-	RUN_ROW_RELEASED,   /* fence: its holder is done with it, the run is not over */
-	RUN_ROW_STEP_START, /* fence, position, key, kind, name, attempt, input, flags, retries */
-	RUN_ROW_STEP_DONE,  /* fence, position, attempt, result, tokens and so on */
+	RUN_ROW_LEASE,	  /* fence, holder, ms */
+	RUN_ROW_RELEASED, /* fence: its holder is done with it, the run is not over */
+	/* fence, position, key, kind, name, attempt, flags, retries, depends: hashes, one after the
+	 * other; result: the arguments */
+	RUN_ROW_STEP_START,
+	RUN_ROW_STEP_DONE, /* fence, position, attempt, result, tokens and so on */
 	RUN_ROW_STEP_FAILED,
 	RUN_ROW_STEP_RESOLVED, /* position, how, by, reason, result */
 	RUN_ROW_WAIT_OPENED,   /* fence, position, key, kind, name, text, schema, until, who */

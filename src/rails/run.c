@@ -202,8 +202,13 @@ static int turn_say(void *arg, struct rails_batch *b, struct err *e)
 	struct run_state *s;
 	int r = run_of_owner(b, g->id, g->fence, g->over_too, &s, e);
 
+	if (r < 0)
+		return r;
+	/* What ended has no owner any more. */
+	if (g->row.type == RUN_ROW_RELEASED && !s->is_held)
+		return 0;
 	g->row.fence = g->fence;
-	return r < 0 ? r : run_put(b, s, &g->row, e);
+	return run_put(b, s, &g->row, e);
 }
 
 static int say(struct rails *l, struct saying *g, struct err *e)

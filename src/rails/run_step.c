@@ -233,6 +233,7 @@ int run_step_begin(struct rails *l, const char *id, uint64_t fence,
 		.flags = spec->flags & (RUN_STEP_IDEMPOTENT | RUN_STEP_UNCACHED),
 		.retries = spec->retries,
 		.backoff_ms = spec->backoff_ms,
+		.depends = {spec->depends, spec->depends_count * SHA256_BYTES},
 		.result = arguments.payload,
 	};
 	if (r == 0)

@@ -113,6 +113,7 @@ RUN_TEST(a_finished_step_is_given_again)
 	}
 	CHECK_EQ(run_end(r->l, r->h.id, r->h.fence, RUN_COMPLETED, NULL, NULL, NULL, &e), 0);
 	CHECK_EQ(status(r), RUN_COMPLETED);
+	CHECK_EQ(run_release(r->l, r->h.id, r->h.fence, &e), 0);
 	CHECK_EQ(run_lease(r->l, r->h.id, "x", 1000, true, &r->h.fence, &e), -EALREADY);
 }
 
