@@ -268,25 +268,28 @@ static int on_batch_apply(void *arg, struct rails_log_rows rows)
 }
 
 /*
- * The batches from `from` on, of which the first has the number `next`, into the journals. They are
- * durable before: the last may have been written by one who was killed before its fsync, or whose
- * fsync failed, after which the kernel takes what it has for written.
+ * The batches at p, which are at `at` in the file and of which the first has the number `next`,
+ * into the journals. They are durable before: the last may have been written by one who was killed
+ * before its fsync, or whose fsync failed, after which the kernel takes what it has for written.
  */
-static int text_replay(struct rails *l, struct log_text *t, uint32_t from, uint64_t next,
-		       struct rails_log_end *ret)
+static int replay_bytes(struct rails *l, int fd, const struct rails_log_head *head,
+			const uint8_t *p, size_t n, uint64_t at, uint64_t next,
+			struct rails_log_end *ret)
 {
-	int r = from > t->len ? -EBADMSG
-			      : rails_log_scan(t->p + from, t->len - from, &t->head, next, NULL,
-					       NULL, ret);
+	int r = rails_log_scan(p, n, head, next, NULL, NULL, ret);
 
 	if (r < 0 || ret->bytes == 0)
 		return r;
-	r = pwrite_full(t->fd, t->p + from + ret->last, ret->bytes - ret->last, from + ret->last);
-	if (r == 0 && fdatasync(t->fd) < 0)
+	r = pwrite_full(fd, p + ret->last, ret->bytes - ret->last, at + ret->last);
+	if (r == 0 && fdatasync(fd) < 0)
 		r = -errno;
-	return r < 0 ? r
-		     : rails_log_scan(t->p + from, t->len - from, &t->head, next, on_batch_apply, l,
-				      ret);
+	return r < 0 ? r : rails_log_scan(p, n, head, next, on_batch_apply, l, ret);
+}
+
+static int text_replay(struct rails *l, const struct log_text *t, struct rails_log_end *ret)
+{
+	return replay_bytes(l, t->fd, &t->head, t->p + LOG_ALIGN, t->len - LOG_ALIGN, LOG_ALIGN,
+			    t->head.first, ret);
 }
 
 static void go_to(struct rails *l, struct log_text *t, uint32_t at, uint64_t next)
@@ -359,7 +362,7 @@ static int replay_all(struct rails *l, struct err *e)
 			r = -EBADMSG;
 		}
 		if (r == 0) {
-			r = text_replay(l, &t, LOG_ALIGN, t.head.first, &end);
+			r = text_replay(l, &t, &end);
 			l->older = last;
 			last = numbers[i];
 			if (r == 0)
@@ -376,27 +379,80 @@ static int replay_all(struct rails *l, struct err *e)
 	return r < 0 ? state_error(l->st, -r, "begin the log of runs in", e) : 0;
 }
 
+/* The log of the mark is open from here on. -EAGAIN: there is none. */
+static int log_reopen(struct rails *l, uint64_t number)
+{
+	struct rails_log_head head;
+	uint8_t raw[LOG_ALIGN];
+	char name[LOG_FILE_NAME];
+	autoclose int fd = -1;
+	struct stat st;
+
+	if (l->log_fd >= 0 && l->head.number == number)
+		return 0;
+	log_name(number, name);
+	fd = openat(l->dir_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0 || fstat(fd, &st) < 0 ||
+	    pread(fd, raw, sizeof(raw), 0) != (ssize_t)sizeof(raw) ||
+	    rails_log_head_decode(&head, raw, sizeof(raw)) < 0 || head.number != number ||
+	    st.st_size > LEDGER_LOG_MAX)
+		return -EAGAIN;
+	fd_close(&l->log_fd);
+	l->log_fd = take_fd(fd);
+	l->log_bytes = (uint32_t)st.st_size;
+	l->head = head;
+	return 0;
+}
+
+/* What a killed writer may have left behind the mark: one batch, of which the journals have a part
+ * or nothing. The usual case is that there is none, and costs one read of a head. */
+static int replay_rest(struct rails *l)
+{
+	size_t max = l->log_bytes - l->at, n = max < LEDGER_BATCH_MAX ? max : LEDGER_BATCH_MAX;
+	uint8_t head[LOG_BATCH_HEAD];
+	autofree uint8_t *p = NULL;
+	struct rails_log_end end;
+	ssize_t got = pread(l->log_fd, head, sizeof(head), l->at);
+	int r;
+
+	if (got < 0)
+		return -errno;
+	if (!rails_log_may_begin(head, (size_t)got, &l->head, l->next))
+		return 0;
+	p = malloc(n);
+	if (!p)
+		return -ENOMEM;
+	got = pread(l->log_fd, p, n, l->at);
+	if (got < 0)
+		return -errno;
+	r = replay_bytes(l, l->log_fd, &l->head, p, (size_t)got, l->at, l->next, &end);
+	if (r == 0) {
+		l->at += end.bytes;
+		l->next = end.next;
+	}
+	return r;
+}
+
 /* From the mark on. -EAGAIN: it does not fit what is there. */
 static int replay_from(struct rails *l, const struct rails_mark *m, struct err *e)
 {
-	struct rails_log_end end;
-	struct log_text t;
 	char name[LOG_FILE_NAME];
 	int r;
 
 	log_name(m->log + 1, name);
 	if (faccessat(l->dir_fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
 		return -EAGAIN;
-	r = text_read(l, m->log, &t);
+	r = log_reopen(l, m->log);
+	if (r == 0 && (m->at < LOG_ALIGN || m->at > l->log_bytes))
+		r = -EAGAIN;
 	if (r < 0)
-		return r == -ENOENT ? -EAGAIN : log_error(l, r, m->log, e);
-	r = text_replay(l, &t, m->at, m->next, &end);
-	if (r == 0) {
-		go_to(l, &t, m->at + end.bytes, end.next);
-		l->older = m->older;
-		l->is_older_mine = false;
-	}
-	text_done(&t);
+		return r;
+	l->at = m->at;
+	l->next = m->next;
+	/* Whose fsync failed spoils the mark: so it is still true that none of mine did. */
+	l->is_older_mine = l->is_older_mine && l->older == m->older;
+	l->older = m->older;
+	r = replay_rest(l);
 	return r < 0 ? log_error(l, r, m->log, e) : 0;
 }
 
@@ -432,7 +488,7 @@ static int replay_again(struct rails *l, uint64_t number)
 
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
-	r = text_replay(l, &t, LOG_ALIGN, t.head.first, &end);
+	r = text_replay(l, &t, &end);
 	text_done(&t);
 	return r;
 }

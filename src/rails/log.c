@@ -222,6 +222,18 @@ uint32_t rails_log_batch(const uint8_t *p, size_t n, const struct rails_log_head
 	return bytes && got == number ? bytes : 0;
 }
 
+bool rails_log_may_begin(const uint8_t *p, size_t n, const struct rails_log_head *h,
+			 uint64_t number)
+{
+	struct log_batch raw;
+
+	if (n < sizeof(raw))
+		return false;
+	memcpy(&raw, p, sizeof(raw));
+	return le32toh(raw.magic) == BATCH_MAGIC && le64toh(raw.number) == number &&
+	       memcmp(raw.salt, h->salt, LOG_SALT) == 0;
+}
+
 /* Is there a good one with a greater number anywhere behind? */
 static bool has_later(const uint8_t *p, size_t n, const struct rails_log_head *h, uint64_t number)
 {

@@ -51,6 +51,10 @@ int rails_log_next(struct rails_log_rows *rows, struct rails_log_row *ret);
 uint32_t rails_log_batch(const uint8_t *p, size_t n, const struct rails_log_head *h,
 			 uint64_t number, struct rails_log_rows *ret);
 
+/* By its head alone: is there one, whole or torn? */
+bool rails_log_may_begin(const uint8_t *p, size_t n, const struct rails_log_head *h,
+			 uint64_t number);
+
 struct rails_log_end {
 	uint64_t next;	/* the number of the batch that comes next */
 	uint32_t bytes; /* where it goes, counted from the p that was given */
