@@ -75,7 +75,7 @@ static int blobs_of(const struct rails *l, const char *id, bool make, bool is_ne
 	const char *const names[] = {RAILS_DIR, rails_space_dir(name.space), name.id, NULL};
 	struct state *st = rails_state(l);
 	struct stat s;
-	int fd, r = make ? state_make(st, e) : 0;
+	int fd = -1, r = make ? state_make(st, e) : 0;
 
 	if (r < 0)
 		return r;

@@ -296,6 +296,53 @@ HOME_TEST(a_full_log_is_used_again)
 	rails_close(l);
 }
 
+/* As a crash leaves it when the journals of a full log are not fsynced yet: two logs. */
+static void two_logs(struct state *s, bool change)
+{
+	struct rails *l = open_rails(s, 1024);
+	struct err e = {0};
+	char *text;
+	size_t len;
+
+	for (unsigned i = 0; i < 7; i++)
+		CHECK_EQ(append(l, 1, 3 * i, "row", &e), 0);
+	CHECK_EQ(fd_read_file(l->dir_fd, "log-1", 4096, &text, &len), 0);
+	CHECK_EQ(append(l, 1, 21, "end", &e), 0);
+	CHECK_EQ(l->head.number, 2);
+	/* In its last batch. */
+	text[len - 100] ^= change;
+	CHECK_EQ(fd_write_file(l->dir_fd, "log-1", text, len, 0600, false), 0);
+	free(text);
+	rails_close(l);
+	forget_journals(s);
+}
+
+HOME_TEST(both_logs_are_replayed)
+{
+	struct rails *l;
+	struct err e = {0};
+
+	two_logs(s, false);
+	l = open_rails(s, 1024);
+	must_have(l, 1, "rowrowrowrowrowrowrowend");
+	CHECK_EQ(l->older, 1);
+	for (unsigned i = 0; i < 20; i++)
+		CHECK_EQ(append(l, 1, 24 + 3 * i, "row", &e), 0);
+	CHECK_EQ(l->older, 0);
+	rails_close(l);
+}
+
+HOME_TEST(the_end_of_a_log_that_another_follows_is_not_torn)
+{
+	struct rails_options o = {.log_bytes = 1024};
+	struct rails *l = NULL;
+	struct err e = {0};
+
+	two_logs(s, true);
+	CHECK_EQ(rails_open(&l, s, &o, &e), -EBADMSG);
+	CHECK_EQ(e.kind, ERR_DAMAGED);
+}
+
 static int on_refusal(void *arg, struct rails_batch *b, struct err *e)
 {
 	return err_set(e, ERR_CONFLICT, EBUSY, "no");
