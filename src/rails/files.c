@@ -34,24 +34,6 @@ static void log_name(uint64_t number, char ret[LOG_FILE_NAME])
 	snprintf(ret, LOG_FILE_NAME, LOG_NAME "%" PRIu64, number);
 }
 
-static int pwrite_full(int fd, const void *p, size_t n, uint64_t offset)
-{
-	const char *at = p;
-
-	while (n > 0) {
-		ssize_t done = pwrite(fd, at, n, (off_t)offset);
-
-		if (done < 0 && errno == EINTR)
-			continue;
-		if (done <= 0)
-			return done < 0 ? -errno : -EIO;
-		at += done;
-		offset += (uint64_t)done;
-		n -= (size_t)done;
-	}
-	return 0;
-}
-
 /* ---- the mark ---- */
 
 static uint32_t mark_crc(const struct rails_mark *m)
@@ -74,14 +56,14 @@ int rails_mark_write(struct rails *l)
 
 	str_copy(m.boot, sizeof(m.boot), l->boot);
 	m.crc = mark_crc(&m);
-	return pwrite_full(l->lock_fd, &m, sizeof(m), 0);
+	return rails_pwrite(l->lock_fd, &m, sizeof(m), 0);
 }
 
 void rails_mark_spoil(struct rails *l)
 {
 	struct rails_mark none = {0};
 
-	if (l->lock_fd >= 0 && pwrite_full(l->lock_fd, &none, sizeof(none), 0) < 0)
+	if (l->lock_fd >= 0 && rails_pwrite(l->lock_fd, &none, sizeof(none), 0) < 0)
 		(void)!ftruncate(l->lock_fd, 0);
 }
 
@@ -141,7 +123,7 @@ static int next_make(struct rails *l, uint32_t bytes)
 	if (!zeros)
 		return -ENOMEM;
 	for (uint32_t at = 0; r == 0 && at < bytes; at += ZEROS)
-		r = pwrite_full(fd, zeros, bytes - at < ZEROS ? bytes - at : ZEROS, at);
+		r = rails_pwrite(fd, zeros, bytes - at < ZEROS ? bytes - at : ZEROS, at);
 	if (r == 0 && (fsync(fd) < 0 || renameat(l->dir_fd, NEW_NAME, l->dir_fd, NEXT_NAME) < 0))
 		r = -errno;
 	if (r < 0)
@@ -173,7 +155,7 @@ static int log_begin(struct rails *l, uint64_t number, uint64_t first)
 		return -errno;
 	rand_bytes(head.salt, sizeof(head.salt));
 	rails_log_head_encode(&head, raw);
-	r = pwrite_full(fd, raw, sizeof(raw), 0);
+	r = rails_pwrite(fd, raw, sizeof(raw), 0);
 	if (r < 0)
 		return r;
 	log_name(number, name);
@@ -280,7 +262,7 @@ static int replay_bytes(struct rails *l, int fd, const struct rails_log_head *he
 
 	if (r < 0 || ret->bytes == 0)
 		return r;
-	r = pwrite_full(fd, p + ret->last, ret->bytes - ret->last, at + ret->last);
+	r = rails_pwrite(fd, p + ret->last, ret->bytes - ret->last, at + ret->last);
 	if (r == 0 && fdatasync(fd) < 0)
 		r = -errno;
 	return r < 0 ? r : rails_log_scan(p, n, head, next, on_batch_apply, l, ret);

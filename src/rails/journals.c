@@ -167,15 +167,12 @@ void rails_journal_drop(struct rails_journals *j, const struct rails_name *name)
 	unlinkat(j->dirs[name->space], name->id, AT_REMOVEDIR);
 }
 
-int rails_journal_write(struct rails_journals *j, const struct rails_name *name, uint64_t offset,
-			const void *p, size_t n)
+int rails_pwrite(int fd, const void *p, size_t n, uint64_t offset)
 {
-	struct rails_journal *file;
 	const char *at = p;
-	int r = open_journal(j, name, offset == 0, &file);
 
-	while (r == 0 && n > 0) {
-		ssize_t done = pwrite(file->fd, at, n, (off_t)offset);
+	while (n > 0) {
+		ssize_t done = pwrite(fd, at, n, (off_t)offset);
 
 		if (done < 0 && errno == EINTR)
 			continue;
@@ -185,7 +182,16 @@ int rails_journal_write(struct rails_journals *j, const struct rails_name *name,
 		offset += (uint64_t)done;
 		n -= (size_t)done;
 	}
-	return r;
+	return 0;
+}
+
+int rails_journal_write(struct rails_journals *j, const struct rails_name *name, uint64_t offset,
+			const void *p, size_t n)
+{
+	struct rails_journal *file;
+	int r = open_journal(j, name, offset == 0, &file);
+
+	return r < 0 ? r : rails_pwrite(file->fd, p, n, offset);
 }
 
 int rails_journal_remove(struct rails_journals *j, const struct rails_name *name)

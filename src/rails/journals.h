@@ -38,6 +38,8 @@ int rails_journal_reserve(struct rails_journals *j, const struct rails_name *nam
 void rails_journal_drop(struct rails_journals *j, const struct rails_name *name);
 int rails_journal_write(struct rails_journals *j, const struct rails_name *name, uint64_t offset,
 			const void *p, size_t n);
+/* All of it, or -errno. */
+int rails_pwrite(int fd, const void *p, size_t n, uint64_t offset);
 /* Missing is success. */
 int rails_journal_remove(struct rails_journals *j, const struct rails_name *name);
 /* Begins to write it to the disk, and does not wait. */

@@ -68,22 +68,6 @@ static bool is_room(int r)
 
 /* ---- one batch ---- */
 
-static int write_full(int fd, const uint8_t *p, size_t n, uint64_t offset)
-{
-	while (n > 0) {
-		ssize_t done = pwrite(fd, p, n, (off_t)offset);
-
-		if (done < 0 && errno == EINTR)
-			continue;
-		if (done <= 0)
-			return done < 0 ? -errno : -EIO;
-		p += done;
-		offset += (uint64_t)done;
-		n -= (size_t)done;
-	}
-	return 0;
-}
-
 static struct rails_log_rows rows_of(const struct rails *l, size_t len)
 {
 	return (struct rails_log_rows){buf_data(&l->batch) + LOG_BATCH_HEAD,
@@ -129,8 +113,8 @@ static int log_write(struct rails *l, uint32_t rows, struct err *e)
 	int r = rails_log_end(&l->batch, &l->head, l->next, rows);
 
 	if (r == 0)
-		r = write_full(l->log_fd, buf_data(&l->batch), buf_len(&l->batch), l->at);
-	if (is_room(r) && write_full(l->log_fd, zeros, sizeof(zeros), l->at) < 0)
+		r = rails_pwrite(l->log_fd, buf_data(&l->batch), buf_len(&l->batch), l->at);
+	if (is_room(r) && rails_pwrite(l->log_fd, zeros, sizeof(zeros), l->at) < 0)
 		r = -EIO;
 	if (r == 0 && fdatasync(l->log_fd) < 0)
 		r = errno == ENOSPC || errno == EDQUOT ? -EIO : -errno;

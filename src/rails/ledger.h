@@ -109,7 +109,7 @@ struct rails_epoch rails_epoch_of(const struct rails_batch *b);
 /* -ENOENT. The descriptor is for reading. At its end there may be a row that is still being
  * written. */
 int rails_journal_open(const struct rails *l, const struct rails_name *name, int *ret_fd);
-/* All ids of that space, sorted, some of which may have an empty journal. Free with
+/* All ids of that space, sorted; some may have no journal, or an empty one. Free with
  * state_names_free. */
 int rails_list(const struct rails *l, enum rails_space space, char ***ret_ids, size_t *ret_count,
 	       struct err *e);
