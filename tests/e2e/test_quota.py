@@ -3,6 +3,7 @@ import os
 
 import pytest
 
+from image_kit import tar, tiny_root
 from server import Server
 
 pytestmark = pytest.mark.once("root")
@@ -156,17 +157,20 @@ def test_what_a_removed_box_left_below_another_counts(server, keeper):
 
 
 def test_an_imported_snapshot_counts(server, keeper):
-    other = keeper("boxes=1")
-    create(server, other, "b", disk="100m").ok(201)
-    write(server, other, "b", 40)
-    name = server.ask("POST", "/v1/boxes/b/snapshots", {}, token=other).ok(201).json["name"]
-    file = server.ask("GET", f"/v1/snapshots/{name}/export", token=other).ok().body
-    some = keeper(f"disk={len(file) + (60 << 20)}")
-    # The image is here already, and the operator's: 40 MiB of it are the key's.
-    server.ask("POST", "/v1/snapshots/import?name=s", file, token=some).ok(201)
-    create(server, some, "b", disk=str(len(file) + (10 << 20))).ok(201)
-    server.ask("POST", "/v1/snapshots/import?name=s2", file, token=some).error(429, "limit")
-    assert snapshots(server, some) == ["s"]
+    other, t = keeper("boxes=1"), keeper("disk=100m")
+    server.ask("POST", "/v1/images/import?name=one", tar(*tiny_root()), token=other).ok(201)
+    create(server, other, "b", image="one").ok(201)
+
+    def exported(name):
+        server.ask("PUT", "/v1/boxes/b/files?path=/tmp/f", os.urandom(40 << 20), token=other).ok()
+        server.ask("POST", "/v1/boxes/b/snapshots", {"name": name}, token=other).ok(201)
+        return server.ask("GET", f"/v1/snapshots/{name}/export", token=other).ok().body
+
+    server.ask("POST", "/v1/snapshots/import?name=s", exported("first"), token=t).ok(201)
+    create(server, t, "b", disk="80m").error(429, "limit")
+    create(server, t, "b", disk="40m").ok(201)
+    server.ask("POST", "/v1/snapshots/import?name=s2", exported("second"), token=t).error(429, "limit")
+    assert snapshots(server, t) == ["s"]
 
 
 def test_a_snapshot_from_inside_counts_for_the_key(server, keeper):
@@ -217,7 +221,7 @@ def test_what_only_the_operator_may(server, cove, key, tmp):
     name = "q" + os.urandom(4).hex()
     t = cove("key", "create", name, "--mount", tmp / "dir").ok().text.strip()
     policy = tmp / "policy.yaml"
-    policy.write_text("# for the lab in room 4\nrules:\n  - allow: example.com  # Ada asked\n")
+    policy.write_text("# for the lab in room 4\nversion: 1\nrules:\n  - allow: example.com  # Ada asked\n")
     try:
         shared = {"name": "b", "workspace": str(tmp / "dir"), "copy": True}
         server.ask("POST", "/v1/boxes", {**shared, "trust_dir": True}, token=t).error(403, "denied")
@@ -233,7 +237,7 @@ def test_what_only_the_operator_may(server, cove, key, tmp):
         for text in texts:
             assert "allow: example.com" in text and "lab" not in text and "Ada" not in text
         assert "Ada" in server.ask("GET", "/v1/policies/default").ok().json["text"]
-        own = "rules: []  # mine\n"
+        own = "version: 1\nrules: []  # mine\n"
         server.ask("PUT", "/v1/boxes/b/policy", {"policy": own}, token=t).ok()
         assert own in server.ask("GET", "/v1/boxes/b/policy", token=t).ok().json["policy"]
     finally:
