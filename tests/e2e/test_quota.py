@@ -159,7 +159,7 @@ def test_what_a_removed_box_left_below_another_counts(server, keeper):
 def test_an_imported_snapshot_counts(server, keeper):
     other, t = keeper("boxes=1"), keeper("disk=100m")
     server.ask("POST", "/v1/images/import?name=one", tar(*tiny_root()), token=other).ok(201)
-    create(server, other, "b", image="one").ok(201)
+    create(server, other, "b", image="one", user="root", disk="200m").ok(201)
 
     def exported(name):
         server.ask("PUT", "/v1/boxes/b/files?path=/tmp/f", os.urandom(40 << 20), token=other).ok()
