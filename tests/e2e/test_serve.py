@@ -73,8 +73,9 @@ def test_there_is_one_of_a_state_directory(server):
     (["--webhook-retry", "2h"], "3600s"), (["--config", "/nowhere"], "/nowhere"), (["--threads", "0"], "threads"),
     (["--socket", "none"], "--listen"), (["--socket", "/" + "x" * 200], "bytes")])
 def test_a_wrong_configuration_is_said(new_home, flags, words):
-    got = subprocess.run([new_home().program, "serve", "--socket", "/nowhere/s", *flags], stdin=subprocess.DEVNULL,
-                         capture_output=True, text=True, timeout=DEADLINE)
+    home = new_home()
+    got = subprocess.run([home.program, "serve", "--socket", "/nowhere/s", *flags], env=home.env,
+                         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=DEADLINE)
     assert got.returncode == 2 and words in got.stderr
 
 
