@@ -107,6 +107,8 @@ def test_odd_files_come_back(home, box, new_home, tmp):  # noqa: F811
 
 def test_a_box_that_cannot_be_packed_costs_itself(home, box, new_home, tmp):  # noqa: F811
     name, before = box
+    if os.pathconf(home.home, "PC_LINK_MAX") <= 65001:
+        pytest.skip("no file here can have so many names")
     many = home("create", "--image", "host").ok().text.strip()
     got = home("exec", many, "-w", "/tmp", "--", "python3", "-c",
                "import os\nopen('f', 'w')\nfor i in range(65001): os.link('f', str(i))")

@@ -560,7 +560,7 @@ TEST(random_trees_compare_as_a_naive_comparison_does)
 					       {"5", "543210"}};
 
 	rig();
-	for (uint32_t i = 0; i < 60; i++) {
+	for (uint32_t i = 0; i < 24; i++) {
 		fill_layers(i);
 		for (size_t k = 0; k < sizeof(pairs) / sizeof(pairs[0]); k++) {
 			check_naively(pairs[k][0], pairs[k][1]);
@@ -720,7 +720,7 @@ static bool check_graft(void)
 
 TEST(random_trees_merge_as_they_should)
 {
-	int clean_count = 0, rounds = 400;
+	int clean_count = 0, rounds = 120;
 
 	rig();
 	for (int i = 0; i < rounds; i++) {
@@ -749,7 +749,7 @@ TEST(a_stack_is_what_overlayfs_shows)
 	CHECK_EQ(mkdirat(top_fd, "all", 0755), 0);
 	CHECK(chdir("/tmp") == 0 && chdir(top) == 0); /* by the mounts of this namespace */
 	snprintf(options, sizeof(options), "lowerdir=3:2:1:0,userxattr");
-	for (uint32_t i = 0; i < 40; i++) {
+	for (uint32_t i = 0; i < 16; i++) {
 		struct stack before = {.layers = &x, .count = 1}, after;
 		struct buf out;
 		struct diff_job job = {
